@@ -1,0 +1,1 @@
+//! Composable data pipes and local image data sets.

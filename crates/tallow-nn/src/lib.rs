@@ -1,0 +1,1 @@
+//! Layers and vision models for candle, with PyTorch-compatible parameter names.

@@ -1,0 +1,1 @@
+//! Operations with gradients on candle tensors, capture, parameters, keyed randomness.

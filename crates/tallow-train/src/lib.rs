@@ -1,0 +1,1 @@
+//! Training loop, hooks, optimizers, schedules and checkpoints.
