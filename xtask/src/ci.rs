@@ -1,0 +1,128 @@
+//! `cargo xtask ci`: every check a change must pass, in order of how fast each one fails.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+
+use crate::{cargo, layers, tidy};
+
+/// One check: its name and what it runs.
+struct Step {
+    name: &'static str,
+    args: &'static [&'static str],
+    env: &'static [(&'static str, &'static str)],
+}
+
+const fn step(name: &'static str, args: &'static [&'static str]) -> Step {
+    Step {
+        name,
+        args,
+        env: &[],
+    }
+}
+
+const STEPS: &[Step] = &[
+    step("format", &["fmt", "--all", "--check"]),
+    step(
+        "clippy",
+        &[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ],
+    ),
+    step(
+        "tests",
+        &[
+            "test",
+            "--workspace",
+            "--lib",
+            "--bins",
+            "--tests",
+            "--examples",
+        ],
+    ),
+    step("doc tests", &["test", "--workspace", "--doc"]),
+    Step {
+        name: "rustdoc",
+        args: &["doc", "--workspace", "--no-deps"],
+        env: &[("RUSTDOCFLAGS", "-D warnings -D missing-docs")],
+    },
+];
+
+/// Slow checks: optional features, optimised builds, the bar of `quickstart`, benches that at least run.
+const FULL_STEPS: &[Step] = &[
+    step(
+        "feature: download",
+        &["check", "-p", "tallow", "--features", "download"],
+    ),
+    step(
+        "optimised tests",
+        &[
+            "test",
+            "--release",
+            "--workspace",
+            "--tests",
+            "--",
+            "--include-ignored",
+        ],
+    ),
+    step(
+        "quickstart",
+        &["run", "--release", "--example", "quickstart"],
+    ),
+    step(
+        "benches run",
+        &[
+            "bench", "-p", "tallow", "--bench", "kernels", "--", "--test",
+        ],
+    ),
+];
+
+/// Runs all checks; the first that fails ends the run with its name.
+pub fn run(root: &Path, args: &[String]) -> Result<()> {
+    let full = match args {
+        [] => false,
+        [flag] if flag == "--full" => true,
+        other => bail!("`ci` takes --full or nothing, found {other:?}"),
+    };
+    let start = Instant::now();
+    timed("layers", || layers::run(root))?;
+    timed("tidy", || tidy::run(root))?;
+    let slow = if full { FULL_STEPS } else { &[] };
+    for step in STEPS.iter().chain(slow) {
+        timed(step.name, || run_step(root, step))?;
+    }
+    println!(
+        "ci: all checks passed in {:.0} s",
+        start.elapsed().as_secs_f64()
+    );
+    Ok(())
+}
+
+fn timed(name: &str, check: impl FnOnce() -> Result<()>) -> Result<()> {
+    println!("ci: {name}");
+    let start = Instant::now();
+    check().map_err(|error| error.context(format!("check `{name}` failed")))?;
+    println!(
+        "ci: {name} passed in {:.0} s",
+        start.elapsed().as_secs_f64()
+    );
+    Ok(())
+}
+
+fn run_step(root: &Path, step: &Step) -> Result<()> {
+    let mut command: Command = cargo();
+    command.args(step.args).current_dir(root);
+    command.envs(step.env.iter().copied());
+    let status = command.status()?;
+    if !status.success() {
+        bail!("`cargo {}` ended with {status}", step.args.join(" "));
+    }
+    Ok(())
+}
