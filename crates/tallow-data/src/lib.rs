@@ -1,1 +1,9 @@
-//! Composable data pipes and local image data sets.
+#![doc = include_str!("../README.md")]
+
+mod batch;
+mod error;
+pub mod pipe;
+
+pub use batch::{Batch, BatchSource, Batches};
+pub use error::{Error, FileProblem, Result};
+pub use pipe::Pipe;

@@ -1,0 +1,148 @@
+//! What a training loop reads: [`Batch`], and [`BatchSource`], anything that can hand out the batches of an epoch.
+//!
+//! How batches come about is the business of [`ImageDataset::loader`](crate::ImageDataset::loader) and of
+//! [`pipe`](crate::pipe); how they are used is the trainer's.
+
+use candle_core::{DType, Device, Tensor};
+
+use crate::{Error, Result};
+
+/// The images and labels of one step.
+#[derive(Debug, Clone)]
+pub struct Batch {
+    /// `[N, C, H, W]`, f32, as the model wants them (normalised).
+    pub images: Tensor,
+    /// `[N]`, u32: the class index of each image.
+    pub labels: Tensor,
+}
+
+impl Batch {
+    /// A batch of `images` `[N, C, H, W]` with one label each, `[N]` u32.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Setting`] if the ranks or the number of samples don't fit, or the labels are not u32.
+    pub fn new(images: Tensor, labels: Tensor) -> Result<Self> {
+        let fits = images.rank() == 4
+            && labels.rank() == 1
+            && labels.dtype() == DType::U32
+            && images.dims()[0] == labels.dims()[0];
+        if !fits {
+            return Err(Error::Setting {
+                what: "a batch",
+                expected: "images [N, C, H, W] and u32 labels [N]".into(),
+                found: format!(
+                    "images {:?} {} and labels {:?} {}",
+                    images.dims(),
+                    images.dtype().as_str(),
+                    labels.dims(),
+                    labels.dtype().as_str(),
+                ),
+            });
+        }
+        Ok(Self { images, labels })
+    }
+
+    /// The number of samples, N.
+    pub fn len(&self) -> usize {
+        self.labels.elem_count()
+    }
+
+    /// True for a batch without samples.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The same batch on another device; a batch that is there already is shared, not copied.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Tensor`] if the copy fails.
+    pub fn to_device(&self, device: &Device) -> Result<Self> {
+        Ok(Self {
+            images: self.images.to_device(device)?,
+            labels: self.labels.to_device(device)?,
+        })
+    }
+}
+
+/// The batches of one epoch, in order.
+///
+/// An `Err` is one failed batch; whether to go on after it is the reader's choice.
+pub type Batches<'a> = Box<dyn Iterator<Item = Result<Batch>> + Send + 'a>;
+
+/// Anything that can hand out the batches of an epoch.
+///
+/// The contract that makes training repeatable: the batches of an epoch depend on the source and on the number of
+/// the epoch alone, not on which epochs were read before, how far, or by how many threads.
+///
+/// `[Batch]` and `Vec<Batch>` are sources that give the same batches in every epoch:
+///
+/// ```
+/// use candle_core::{DType, Device, Tensor};
+/// use tallow_data::{Batch, BatchSource};
+///
+/// # fn main() -> tallow_data::Result<()> {
+/// let images = Tensor::zeros((2, 1, 28, 28), DType::F32, &Device::Cpu)?;
+/// let labels = Tensor::new(&[3u32, 7], &Device::Cpu)?;
+/// let source = vec![Batch::new(images, labels)?];
+///
+/// for batch in source.epoch(0)? {
+///     assert_eq!(batch?.len(), 2);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub trait BatchSource {
+    /// The batches of epoch number `epoch`, counted from 0.
+    ///
+    /// # Errors
+    ///
+    /// What keeps the epoch from starting. What goes wrong later comes as an item.
+    fn epoch(&self, epoch: u64) -> Result<Batches<'_>>;
+
+    /// How many batches an epoch has, if that is known beforehand (progress bars and learning-rate schedules ask).
+    fn len_hint(&self) -> Option<usize> {
+        None
+    }
+}
+
+impl BatchSource for [Batch] {
+    fn epoch(&self, _epoch: u64) -> Result<Batches<'_>> {
+        Ok(Box::new(self.iter().cloned().map(Ok)))
+    }
+
+    fn len_hint(&self) -> Option<usize> {
+        Some(self.len())
+    }
+}
+
+impl BatchSource for Vec<Batch> {
+    fn epoch(&self, epoch: u64) -> Result<Batches<'_>> {
+        self.as_slice().epoch(epoch)
+    }
+
+    fn len_hint(&self) -> Option<usize> {
+        self.as_slice().len_hint()
+    }
+}
+
+impl<S: BatchSource + ?Sized> BatchSource for &S {
+    fn epoch(&self, epoch: u64) -> Result<Batches<'_>> {
+        (**self).epoch(epoch)
+    }
+
+    fn len_hint(&self) -> Option<usize> {
+        (**self).len_hint()
+    }
+}
+
+impl<S: BatchSource + ?Sized> BatchSource for Box<S> {
+    fn epoch(&self, epoch: u64) -> Result<Batches<'_>> {
+        (**self).epoch(epoch)
+    }
+
+    fn len_hint(&self) -> Option<usize> {
+        (**self).len_hint()
+    }
+}

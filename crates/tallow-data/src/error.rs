@@ -1,0 +1,240 @@
+//! The one error type of this crate, and how it is laid out.
+//!
+//! Whoever reads data meets four kinds of trouble, and each wants another answer: a file that is not there
+//! ([`Error::NotFound`]: put it there), a file that is damaged or another one than expected ([`Error::File`], with
+//! a [`FileProblem`]: fetch it again), a setting that makes no sense ([`Error::Setting`]: change the program), and
+//! code of the user's own that fails inside a pipe ([`Error::Custom`], [`Error::Panicked`]). Every message names
+//! the file or the setting, what was expected, what was found, and what to do.
+
+use std::path::PathBuf;
+
+/// `Result` with this crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why data could not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A folder, or a file in it, does not exist.
+    #[error("{what}: {} does not exist; {remedy}", path.display())]
+    NotFound {
+        /// What was to be read, such as "Fashion-MNIST".
+        what: &'static str,
+        /// The folder or file that is missing.
+        path: PathBuf,
+        /// Which files are expected there, and where they come from.
+        remedy: String,
+    },
+
+    /// A file exists, but the operating system does not let it be read.
+    #[error("can't read {}: {source}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the operating system says.
+        source: std::io::Error,
+    },
+
+    /// A file can be read, but does not hold what it should.
+    #[error("{}: {problem}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: FileProblem,
+    },
+
+    /// A setting that can't be met, such as batches of 0 samples.
+    #[error("{what} needs {expected}, found {found}")]
+    Setting {
+        /// What was to be set up.
+        what: &'static str,
+        /// What it needs.
+        expected: String,
+        /// What was given.
+        found: String,
+    },
+
+    /// User code in a pipe panicked; the pipe ends after this item.
+    #[error("code in a data pipe panicked: {message}; the pipe has ended")]
+    Panicked {
+        /// The panic's message.
+        message: String,
+    },
+
+    /// A data set could not be downloaded.
+    #[error("can't download {what}: {message}; {remedy}")]
+    Download {
+        /// The data set.
+        what: &'static str,
+        /// What the download code says.
+        message: String,
+        /// What to do.
+        remedy: String,
+    },
+
+    /// A tensor could not be made, or copied to a device.
+    #[error(transparent)]
+    Tensor(Box<candle_core::Error>),
+
+    /// An error of the user's own, from a function in a pipe; see [`Error::custom`].
+    #[error(transparent)]
+    Custom(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl Error {
+    /// Wraps an error of the user's own, so that a function in a pipe can return it.
+    ///
+    /// ```
+    /// use tallow_data::{Error, pipe};
+    ///
+    /// let numbers = pipe::from_iter(["1", "two"]).try_map(|s| s.parse::<u32>().map_err(Error::custom));
+    /// let read: Vec<_> = numbers.collect();
+    /// assert_eq!(*read[0].as_ref().unwrap(), 1);
+    /// assert_eq!(read[1].as_ref().unwrap_err().to_string(), "invalid digit found in string");
+    /// ```
+    pub fn custom(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Custom(error.into())
+    }
+    }
+}
+
+impl From<candle_core::Error> for Error {
+    fn from(error: candle_core::Error) -> Self {
+        Self::Tensor(Box::new(error))
+    }
+}
+
+/// So that a pipe can be read inside a function that returns candle's error.
+impl From<Error> for candle_core::Error {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Tensor(error) => *error,
+            other => candle_core::Error::wrap(other),
+        }
+    }
+}
+
+/// What is wrong with a file that could be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileProblem {
+    /// The file ends too early.
+    #[error("truncated: {expected} bytes expected, {found} found; fetch the file again")]
+    Truncated {
+        /// The bytes that the format or the file's own header promise, once unpacked.
+        expected: u64,
+        /// The bytes there are, once unpacked.
+        found: u64,
+    },
+
+    /// The file goes on after its promised end.
+    #[error(
+        "more data than its header promises: {expected} bytes expected, at least {found} found; fetch the file again"
+    )]
+    TrailingData {
+        /// The bytes that the file's own header promises, once unpacked.
+        expected: u64,
+        /// The bytes there are at least, once unpacked.
+        found: u64,
+    },
+
+    /// The file does not begin with the mark of its format.
+    #[error(
+        "not {format}: it begins with bytes {found:02x?}, expected {expected}; check that it is the right file, or fetch it again"
+    )]
+    Magic {
+        /// The format.
+        format: &'static str,
+        /// How such a file begins.
+        expected: &'static str,
+        /// The first four bytes of this one.
+        found: [u8; 4],
+    },
+
+    /// The elements are not unsigned bytes.
+    #[error("elements of type 0x{found:02x} ({}), expected 0x08 (unsigned byte); convert the file to bytes", .name)]
+    ElementType {
+        /// The type code in the header.
+        found: u8,
+        /// What the code stands for.
+        name: &'static str,
+    },
+
+    /// The array has another number of dimensions.
+    #[error("{found} dimensions, expected {expected} ({layout}); were images and labels mixed up?")]
+    Rank {
+        /// The number of dimensions this file should have.
+        expected: usize,
+        /// The number that it has.
+        found: usize,
+        /// What the expected dimensions are.
+        layout: &'static str,
+    },
+
+    /// The header promises more than any file holds.
+    #[error(
+        "its header promises {dims:?} elements, more than can be addressed; fetch the file again"
+    )]
+    TooLarge {
+        /// The dimensions in the header.
+        dims: Vec<u64>,
+    },
+
+    /// The images are not of the data set's size.
+    #[error("images of {}x{} pixels, expected {}x{} (height x width); check that the file belongs to this data set", .found[0], .found[1], .expected[0], .expected[1])]
+    ImageSize {
+        /// Height and width that the data set has.
+        expected: [usize; 2],
+        /// Height and width in this file.
+        found: [usize; 2],
+    },
+
+    /// The file is not a whole number of records.
+    #[error(
+        "{found} bytes are not a whole number of records of {record} bytes ({layout}); fetch the file again, or check that its images are of that size"
+    )]
+    RecordSize {
+        /// The bytes of one record.
+        record: usize,
+        /// The bytes in the file, once unpacked.
+        found: u64,
+        /// What a record holds.
+        layout: &'static str,
+    },
+
+    /// Labels and images differ in number.
+    #[error("{labels} labels for the {images} images of {}; check that both files are of the same part of the data set", images_path.display())]
+    Count {
+        /// The images there are.
+        images: usize,
+        /// The labels in this file.
+        labels: usize,
+        /// The file with the images.
+        images_path: PathBuf,
+    },
+
+    /// A label stands for no class.
+    #[error("label {label} of sample {index} is out of range: the data set has {classes} classes, 0 to {}; check that the file belongs to it, or fetch it again", .classes.saturating_sub(1))]
+    Label {
+        /// The sample, counted from 0 in this file.
+        index: usize,
+        /// Its label.
+        label: u32,
+        /// The number of classes.
+        classes: usize,
+    },
+
+    /// The file holds no sample at all.
+    #[error("no samples; fetch the file again")]
+    Empty,
+
+    /// The file can't be unpacked.
+    #[error("damaged gzip data after {found} bytes: {source}; fetch the file again")]
+    Gzip {
+        /// The bytes that could be unpacked.
+        found: u64,
+        /// What the decoder says.
+        source: std::io::Error,
+    },
+}
