@@ -96,7 +96,6 @@ impl Error {
     pub fn custom(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Custom(error.into())
     }
-    }
 }
 
 impl From<candle_core::Error> for Error {
