@@ -1,0 +1,256 @@
+//! The one error type of this crate, and how it is laid out.
+//!
+//! A training ends early for one of five reasons: it was set up wrongly ([`Error::Setting`]), its data fails
+//! ([`Error::Data`], [`Error::NoBatches`]), the computation fails ([`Error::Tensor`]) or gives numbers nothing can be
+//! learned from ([`Error::NonFinite`], [`Error::NoGradient`]), a checkpoint can't be written or doesn't fit
+//! ([`Error::Io`], [`Error::Checkpoint`]), or a hook says so ([`Error::Hook`]). Each message says what was
+//! asked, what was found, and what to do.
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
+/// `Result` with this crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why training, evaluation or a checkpoint failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A setting or an argument that makes no sense.
+    #[error("{what} must be {expected}, found {found}")]
+    Setting {
+        /// What was to be set.
+        what: &'static str,
+        /// What it must be.
+        expected: String,
+        /// What was given.
+        found: String,
+    },
+
+    /// The data source failed.
+    #[error(transparent)]
+    Data(#[from] tallow_data::Error),
+
+    /// An epoch had no batch at all.
+    #[error(
+        "epoch {epoch} of the {role} source has no batch; a batch size above the number of samples leaves none when the last, partial batch is dropped"
+    )]
+    NoBatches {
+        /// What the source is used for, "training" or "evaluation".
+        role: &'static str,
+        /// The epoch that was asked for.
+        epoch: u64,
+    },
+
+    /// A checkpoint is older or newer in the epoch than its source is long.
+    #[error(
+        "the checkpoint stands after batch {done} of epoch {epoch}, but the training source gave only {found}; resume with the data and batch size that the checkpoint was made with"
+    )]
+    EpochTooShort {
+        /// The epoch.
+        epoch: u64,
+        /// Batches of it that the checkpoint says are done.
+        done: u64,
+        /// Batches that the source gave.
+        found: u64,
+    },
+
+    /// A tensor operation failed: in the model, in the loss, or in an update.
+    #[error(transparent)]
+    Tensor(Box<candle_core::Error>),
+
+    /// The loss is NaN or infinite. Parameters keep the values they had before the step, buffers such as running
+    /// statistics may hold what the forward pass put there; checkpoints written before are untouched.
+    #[error("the loss of {place} is {loss}: {cause}")]
+    NonFinite {
+        /// Which step, or which batch of an evaluation.
+        place: String,
+        /// The loss.
+        loss: f64,
+        /// Where the first bad value was found.
+        cause: BadValue,
+    },
+
+    /// No trainable parameter got a gradient.
+    #[error(
+        "the loss of step {step} depends on none of the {parameters} trainable parameters; check that the model was built from these parameters and that no operation in it detaches (candle's own softmax_last_dim and layer_norm do)"
+    )]
+    NoGradient {
+        /// The step, counted from 0.
+        step: u64,
+        /// How many trainable parameters there are.
+        parameters: usize,
+    },
+
+    /// A file could not be read or written.
+    #[error("can't {action} {}: {source}", path.display())]
+    Io {
+        /// What was tried, such as "write".
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the operating system says.
+        source: std::io::Error,
+    },
+
+    /// A checkpoint is damaged, or not one for this training. Nothing was changed.
+    #[error("{}: {problem}", path.display())]
+    Checkpoint {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: CheckpointProblem,
+    },
+
+    /// An optimizer can't take a state.
+    #[error("{0}")]
+    OptimizerState(String),
+
+    /// A hook failed; see [`Error::hook`].
+    #[error(transparent)]
+    Hook(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl Error {
+    /// Wraps an error of a hook's own.
+    ///
+    /// ```
+    /// use tallow_train::Error;
+    ///
+    /// let error = Error::hook("the disk is nearly full");
+    /// assert_eq!(error.to_string(), "the disk is nearly full");
+    /// ```
+    pub fn hook(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Hook(error.into())
+    }
+
+    /// [`Error::Setting`] unless `fits`.
+    pub(crate) fn require(
+        fits: bool,
+        what: &'static str,
+        expected: &str,
+        found: &dyn Display,
+    ) -> Result<()> {
+        if fits {
+            return Ok(());
+        }
+        Err(Self::Setting {
+            what,
+            expected: expected.into(),
+            found: found.to_string(),
+        })
+    }
+
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io {
+            action,
+            path,
+            source,
+        }
+    }
+
+    pub(crate) fn checkpoint(path: &Path, problem: CheckpointProblem) -> Self {
+        Self::Checkpoint {
+            path: path.to_owned(),
+            problem,
+        }
+    }
+}
+
+impl From<candle_core::Error> for Error {
+    fn from(error: candle_core::Error) -> Self {
+        Self::Tensor(Box::new(error))
+    }
+}
+
+/// Where the value was found that spoiled a loss.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadValue {
+    /// A parameter or buffer holds it.
+    #[error(
+        "parameter `{name}` holds {count} values that are NaN or infinite; lower the learning rate, or begin again from an earlier checkpoint"
+    )]
+    Parameter {
+        /// Its name.
+        name: String,
+        /// How many such values it holds.
+        count: usize,
+    },
+    /// The images of the batch hold it.
+    #[error("the images of the batch hold {count} values that are NaN or infinite; check the data")]
+    Images {
+        /// How many such values they hold.
+        count: usize,
+    },
+    /// A module made it from good input.
+    #[error(
+        "the first NaN or infinite value comes out of {operation} in module `{module}`; lower the learning rate, or check that module"
+    )]
+    Module {
+        /// The module's path; empty for the model itself.
+        module: String,
+        /// The operation in it.
+        operation: String,
+    },
+    /// The model's outputs hold it, but no module that Tallow can look into made it.
+    #[error(
+        "the model's outputs hold {count} values that are NaN or infinite, while its parameters and the images hold none; lower the learning rate"
+    )]
+    Outputs {
+        /// How many such values they hold.
+        count: usize,
+    },
+    /// Everything up to the loss function is finite.
+    #[error(
+        "parameters, images and outputs of the model are finite, so the loss function itself gives it (does every label of the batch carry the ignored index?)"
+    )]
+    Loss,
+}
+
+/// What is wrong with a checkpoint that could be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckpointProblem {
+    /// The file is no safetensors file, or its end is missing.
+    #[error("not a whole safetensors file ({0}); take an earlier checkpoint")]
+    NotSafetensors(String),
+
+    /// The file holds tensors, but no state of a training.
+    #[error(
+        "a safetensors file without the state of a training; to start from its parameters alone, load them with `Params::load`"
+    )]
+    NoTraining,
+
+    /// The state of the training can't be read.
+    #[error("its training state can't be read ({0}); take an earlier checkpoint")]
+    Metadata(String),
+
+    /// A later version of the format.
+    #[error("format version {found}, this program reads up to version {supported}; update Tallow")]
+    Version {
+        /// The version of the file.
+        found: u32,
+        /// The last version that is understood.
+        supported: u32,
+    },
+
+    /// Bytes of a tensor were changed after it was written.
+    #[error("tensor `{name}` is damaged (its checksum does not fit); take an earlier checkpoint")]
+    Damaged {
+        /// The tensor.
+        name: String,
+    },
+
+    /// The parameters are those of another model.
+    #[error("a checkpoint of another model: {differences}")]
+    OtherModel {
+        /// The first differences, and how many there are.
+        differences: String,
+    },
+
+    /// The optimizer is another one, or its state does not fit.
+    #[error("its optimizer state does not fit: {0}")]
+    Optimizer(String),
+}
