@@ -1,1 +1,7 @@
-//! CPU compute kernels on plain f32 slices.
+#![doc = include_str!("../README.md")]
+
+pub mod error;
+pub mod parallel;
+pub mod simd;
+
+pub use error::{Error, Result};

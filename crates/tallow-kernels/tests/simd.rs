@@ -1,0 +1,31 @@
+//! The level is what the CPU has, capped, and can be overridden.
+
+use tallow_kernels::Error;
+use tallow_kernels::simd::{Level, level, with_level};
+
+#[test]
+fn an_override_never_exceeds_the_machine_and_ends_with_its_scope() {
+    let before = level();
+    for asked in [Level::Portable, Level::Avx2, Level::Avx512] {
+        let got = with_level(asked, level);
+        assert_eq!(got, asked.min(Level::detected()));
+    }
+    assert_eq!(level(), before);
+    assert!(std::panic::catch_unwind(|| with_level(Level::Portable, || panic!("inside"))).is_err());
+    assert_eq!(level(), before);
+}
+
+#[test]
+fn names_round_trip_and_a_wrong_one_is_an_error_that_lists_them() {
+    for level in [Level::Portable, Level::Avx2, Level::Avx512] {
+        assert_eq!(level.to_string().parse::<Level>().unwrap(), level);
+    }
+    let error = "sse9".parse::<Level>().unwrap_err();
+    assert_eq!(
+        error,
+        Error::UnknownLevel {
+            found: "sse9".into()
+        }
+    );
+    assert!(error.to_string().contains("portable, avx2 or avx512"));
+}
