@@ -1,1 +1,4 @@
 //! Operations with gradients on candle tensors, capture, parameters, keyed randomness.
+
+pub mod inplace;
+pub mod ops;

@@ -1,0 +1,78 @@
+//! Arithmetic with broadcasting.
+
+use super::dispatch::run;
+use candle_core::{Result, Tensor};
+use tallow_graph::{
+    Op,
+    op::{AddScalar, MulScalar},
+};
+
+/// `a + b`; sizes must be equal or 1, compared from the last dimension (PyTorch's broadcasting).
+///
+/// # Errors
+/// Where the shapes don't broadcast or the element types differ.
+///
+/// ```
+/// use candle_core::{Device, Tensor};
+/// use tallow_tensor::ops;
+///
+/// let a = Tensor::new(&[[1f32, 2.], [3., 4.]], &Device::Cpu)?;
+/// let b = Tensor::new(&[10f32, 20.], &Device::Cpu)?;
+/// assert_eq!(ops::add(&a, &b)?.to_vec2::<f32>()?, [[11., 22.], [13., 24.]]);
+///
+/// let c = Tensor::new(&[1f32, 2., 3.], &Device::Cpu)?;
+/// let error = ops::add(&a, &c).unwrap_err().to_string();
+/// assert!(error.contains("add(a: f32[2, 2], b: f32[3])"));
+/// # Ok::<(), candle_core::Error>(())
+/// ```
+pub fn add(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    run(Op::Add, &[a, b], || a.broadcast_add(b))
+}
+
+/// `a - b`; broadcasts as [`add`] does.
+///
+/// # Errors
+/// As [`add`].
+pub fn sub(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    run(Op::Sub, &[a, b], || a.broadcast_sub(b))
+}
+
+/// `a * b`, element by element; broadcasts as [`add`] does.
+///
+/// # Errors
+/// As [`add`].
+pub fn mul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    run(Op::Mul, &[a, b], || a.broadcast_mul(b))
+}
+
+/// `a / b`, element by element; broadcasts as [`add`] does.
+///
+/// # Errors
+/// As [`add`].
+pub fn div(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    run(Op::Div, &[a, b], || a.broadcast_div(b))
+}
+
+/// `xs + value`. Any shape.
+///
+/// # Errors
+/// Where candle doesn't support the element type.
+pub fn add_scalar(xs: &Tensor, value: f64) -> Result<Tensor> {
+    let op = Op::AddScalar(AddScalar { value });
+    run(op, &[xs], || xs.affine(1., value))
+}
+
+/// `xs * value`. Any shape.
+///
+/// # Errors
+/// Where candle doesn't support the element type.
+pub fn mul_scalar(xs: &Tensor, value: f64) -> Result<Tensor> {
+    let op = Op::MulScalar(MulScalar { value });
+    run(op, &[xs], || {
+        if value == 0. {
+            // candle takes `affine(0, ..)` as the end of the tape, and gives no gradient in place of a zero one.
+            return xs.mul(&xs.zeros_like()?);
+        }
+        xs.affine(value, 0.)
+    })
+}

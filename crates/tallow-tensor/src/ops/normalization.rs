@@ -1,0 +1,120 @@
+//! Normalisation: batch, layer, group.
+
+use super::dispatch::{invalid, run};
+use super::portable::normalization as portable;
+use candle_core::{Result, Tensor, Var};
+use tallow_graph::{
+    Op,
+    op::{BatchNorm, GroupNorm, LayerNorm},
+};
+
+/// What [`batch_norm`] reads besides its input; tensors are `[C]`.
+#[derive(Debug, Clone, Copy)]
+pub struct BatchNormArgs<'a> {
+    /// Factor a channel.
+    pub weight: &'a Tensor,
+    /// Offset a channel.
+    pub bias: &'a Tensor,
+    /// Running mean; a variable, if it is to be trained with.
+    pub running_mean: &'a Tensor,
+    /// Running variance (unbiased); a variable, if it is to be trained with.
+    pub running_var: &'a Tensor,
+    /// Added to the variance before the root; PyTorch's usual is 1e-5.
+    pub eps: f64,
+    /// The weight of a new batch in the running statistics; PyTorch's usual is 0.1.
+    pub momentum: f64,
+}
+
+/// Batch normalisation of `xs` `[N, C, ..]` (Ioffe and Szegedy, 2015); PyTorch's `batch_norm`.
+///
+/// With `train`, statistics come from the batch, normalising with the biased variance, and the running statistics
+/// move towards them by `momentum`, with the unbiased variance; that change is not part of the tape. Without it,
+/// statistics are the running ones and nothing changes.
+///
+/// # Errors
+/// Where shapes don't fit, where a training batch has one value a channel, or where the running statistics are to
+/// be updated but aren't variables.
+pub fn batch_norm(xs: &Tensor, args: &BatchNormArgs<'_>, train: bool) -> Result<Tensor> {
+    let op = Op::BatchNorm(BatchNorm {
+        eps: args.eps,
+        momentum: args.momentum,
+        train,
+    });
+    let inputs = [
+        xs,
+        args.weight,
+        args.bias,
+        args.running_mean,
+        args.running_var,
+    ];
+    run(op.clone(), &inputs, || {
+        if !train {
+            return evaluate(xs, args);
+        }
+        let fixed = inputs[3..].iter().any(|running| !running.is_variable());
+        if fixed {
+            return Err(invalid(
+                &op,
+                &inputs,
+                "the running statistics are to be updated, but are not variables",
+                "create them with `params::buffer` or as `Var`s, or call with train = false",
+            ));
+        }
+        train_step(xs, args)
+    })
+}
+
+fn evaluate(xs: &Tensor, args: &BatchNormArgs<'_>) -> Result<Tensor> {
+    let rank = xs.rank();
+    let mean = portable::along_channels(&args.running_mean.detach(), rank)?;
+    let var = portable::along_channels(&args.running_var.detach(), rank)?;
+    let normed = portable::standardize(xs, &mean, &var, args.eps)?;
+    portable::scale_channels(&normed, args.weight, args.bias)
+}
+
+fn train_step(xs: &Tensor, args: &BatchNormArgs<'_>) -> Result<Tensor> {
+    let (mean, var) = portable::moments(xs, &portable::all_but_channels(xs.rank()))?;
+    let normed = portable::standardize(xs, &mean, &var, args.eps)?;
+    let count = xs.elem_count() as f64 / mean.elem_count().max(1) as f64;
+    let unbiased = (var.detach() * (count / (count - 1.)))?;
+    follow(args.running_mean, &mean.detach(), args.momentum)?;
+    follow(args.running_var, &unbiased, args.momentum)?;
+    portable::scale_channels(&normed, args.weight, args.bias)
+}
+
+/// Moves `running` towards `batch` by `momentum`, in place.
+fn follow(running: &Tensor, batch: &Tensor, momentum: f64) -> Result<()> {
+    let batch = batch.reshape(running.shape())?;
+    let next = ((running.detach() * (1. - momentum))? + (batch * momentum)?)?;
+    Var::from_tensor(running)?.set(&next)
+}
+
+/// Layer normalisation over the trailing dimensions that `weight` and `bias` have (Ba et al., 2016); PyTorch's
+/// `layer_norm`. `xs` `[.., D]` with `weight` `[D]` is the usual case.
+///
+/// # Errors
+/// Where the shape of `xs` doesn't end with that of `weight`.
+pub fn layer_norm(xs: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Tensor> {
+    let op = Op::LayerNorm(LayerNorm { eps });
+    run(op, &[xs, weight, bias], || {
+        portable::layer_norm(xs, weight, bias, eps)
+    })
+}
+
+/// Group normalisation of `xs` `[N, C, ..]`: mean and variance over each of `groups` groups of channels and all
+/// positions of a sample (Wu and He, 2018); PyTorch's `group_norm`. `weight` and `bias` are `[C]`.
+///
+/// # Errors
+/// Where `groups` doesn't divide the channels.
+pub fn group_norm(
+    xs: &Tensor,
+    weight: &Tensor,
+    bias: &Tensor,
+    groups: usize,
+    eps: f64,
+) -> Result<Tensor> {
+    let op = Op::GroupNorm(GroupNorm { groups, eps });
+    run(op, &[xs, weight, bias], || {
+        portable::group_norm(xs, weight, bias, groups, eps)
+    })
+}
