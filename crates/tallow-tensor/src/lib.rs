@@ -1,4 +1,33 @@
-//! Operations with gradients on candle tensors, capture, parameters, keyed randomness.
+#![doc = include_str!("../README.md")]
+//!
+//! # Where things are
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`ops`] | the operations, with right gradients |
+//! | [`inplace`] | updates of variables in place |
+//! | [`params`] | named, ordered parameters and buffers, their initial values and their files |
+//! | [`rng`] | random numbers as functions of a key |
+//! | [`scope`] | which module is running |
+//! | [`record`], [`capture()`] | a graph from a run of a model |
+//! | [`convert`] | candle's types as the graph names them |
+//! | [`memory`] | a hint to the allocator |
+//! | [`error`] | what can go wrong |
+//!
+//! This crate knows no layers: those are in `tallow-nn`.
 
+pub mod capture;
+pub mod convert;
+pub mod error;
 pub mod inplace;
+pub mod memory;
 pub mod ops;
+pub mod params;
+pub mod record;
+pub mod rng;
+pub mod scope;
+
+pub use capture::{Break, Capture, capture, capture_model};
+pub use error::{Error, Result};
+pub use params::Params;
+pub use tallow_graph as graph;
