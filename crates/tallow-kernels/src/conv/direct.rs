@@ -1,0 +1,247 @@
+//! The algorithm for few outputs a group, depthwise convolution above all.
+//!
+//! A matrix product gains by using each packed value for many rows; with one or a few rows the
+//! packing costs more than the multiplications. Here the taps are read straight from a window,
+//! along its lines from the first pixel to the last, so that even narrow images fill registers:
+//! what is computed between two grid rows is dropped.
+
+use super::implicit_gemm::{Destination, slices};
+use super::micro::{DOT_ROWS, Kernels, MAX_LANES, RowDots, RowSum};
+use super::pack::WeightView;
+use super::region::{Block, Correlation, Layout};
+use crate::parallel;
+use crate::workspace::Workspace;
+
+/// Most outputs a group that are computed this way.
+const MOST_ROWS: usize = 4;
+/// Most terms of a sum that are taken at a time.
+const SLICE: usize = 256;
+/// Pixels of a block.
+const BLOCK: usize = 2048;
+
+/// Whether this is the algorithm for a correlation with `rows` outputs a group.
+pub(super) fn suits(rows: usize) -> bool {
+    rows <= MOST_ROWS
+}
+
+/// Whether this is the algorithm for the weight gradient of `rows` outputs a group. Its tasks are
+/// output channels, each of which copies its windows anew, so it wants many small groups.
+pub(super) fn suits_weight_gradient(rows: usize, groups: usize) -> bool {
+    rows <= MOST_ROWS && groups > 1
+}
+
+/// Runs a correlation with `rows` outputs a group.
+pub(super) fn correlate(
+    reads: &Correlation<'_>,
+    rows: usize,
+    weights: &WeightView<'_>,
+    bias: Option<&[f32]>,
+    writes: &Destination<'_>,
+    workspace: &Workspace,
+) {
+    let job = Job {
+        reads,
+        writes,
+        kernels: Kernels::current(),
+        rows,
+        weights,
+        bias,
+        workspace,
+    };
+    let blocks = reads.pixels().div_ceil(BLOCK);
+    parallel::for_each(reads.groups * blocks, 1, (), |task, ()| {
+        let first = task % blocks * BLOCK;
+        let end = (first + BLOCK).min(reads.pixels());
+        job.run(task / blocks, &reads.block(first, end));
+    });
+}
+
+struct Job<'a> {
+    reads: &'a Correlation<'a>,
+    writes: &'a Destination<'a>,
+    kernels: &'static Kernels,
+    rows: usize,
+    weights: &'a WeightView<'a>,
+    bias: Option<&'a [f32]>,
+    workspace: &'a Workspace,
+}
+
+impl Job<'_> {
+    fn run(&self, group: usize, block: &Block) {
+        let reads = self.reads;
+        let (slice, channels) = slices(reads.depth(), reads.taps(), SLICE);
+        let layout = reads.scratch_layout(block, channels.min(reads.channels));
+        let mut window = self.workspace.take(reads.scratch_len(block, &layout));
+        let line = block.flat_len(&layout).next_multiple_of(MAX_LANES);
+        let mut sums = self.workspace.take(self.rows * block.images * line);
+        let mut offsets = [0; SLICE];
+        for first in (0..reads.depth()).step_by(slice) {
+            let terms = (first, (first + slice).min(reads.depth()));
+            let channels = (first / reads.taps(), terms.1.div_ceil(reads.taps()));
+            let layout = reads.scratch_layout(block, channels.1 - channels.0);
+            let offsets = &mut offsets[..terms.1 - terms.0];
+            reads.tap_offsets(terms, channels.0, &layout, offsets);
+            reads.fill_window(group, channels, block, &layout, &mut window);
+            for (row, sums) in sums.chunks_exact_mut(block.images * line).enumerate() {
+                let weights = self.row_weights(group, row, terms);
+                let weights = &weights[..offsets.len()];
+                for (image, sums) in sums.chunks_exact_mut(line).enumerate() {
+                    let source = &window[image * layout.image..];
+                    self.add_terms(block, &layout, (source, offsets, weights), first > 0, sums);
+                }
+            }
+        }
+        for (row, sums) in sums.chunks_exact(block.images * line).enumerate() {
+            self.write(group * self.rows + row, block, &layout, line, sums);
+        }
+    }
+
+    fn row_weights(&self, group: usize, row: usize, terms: (usize, usize)) -> [f32; SLICE] {
+        let mut weights = [0.0; SLICE];
+        for (term, weight) in (terms.0..terms.1).zip(&mut weights) {
+            let position = self.weights.position(group, term) + row * self.weights.row_stride;
+            *weight = self.weights.values[position];
+        }
+        weights
+    }
+
+    /// Adds terms to the sums of one image.
+    fn add_terms(
+        &self,
+        block: &Block,
+        layout: &Layout,
+        (source, offsets, weights): (&[f32], &[usize], &[f32]),
+        accumulate: bool,
+        sums: &mut [f32],
+    ) {
+        let reach = offsets.iter().max().copied().unwrap_or(0) + sums.len();
+        assert!(reach <= source.len() && offsets.len() == weights.len());
+        let row_sum = RowSum {
+            len: block.flat_len(layout),
+            depth: offsets.len(),
+            source: source.as_ptr(),
+            taps: offsets.as_ptr(),
+            weights: weights.as_ptr(),
+            out: sums.as_mut_ptr(),
+            accumulate,
+        };
+        // SAFETY: `sums` holds the length rounded up to `MAX_LANES`, and the furthest tap that
+        // many floats of the source; the table's kernels run on this CPU.
+        unsafe { (self.kernels.row_sum)(&row_sum) };
+    }
+
+    /// Copies the sums of a channel's pixels to where they belong.
+    fn write(&self, channel: usize, block: &Block, layout: &Layout, line: usize, sums: &[f32]) {
+        let bias = self.bias.map_or(0.0, |bias| bias[channel]);
+        let step = self.writes.strides[1];
+        self.reads
+            .for_runs(block.first, block.end, false, |pixel, length| {
+                let from = &sums[block.flat_position(layout, line, pixel)..][..length];
+                let position = self.writes.position(channel, pixel);
+                // SAFETY: this task alone writes this channel's pixels of this block.
+                let to = unsafe { self.writes.values.slice(position, (length - 1) * step + 1) };
+                for (to, sum) in to.iter_mut().step_by(step).zip(from) {
+                    *to = bias + sum;
+                }
+            });
+    }
+}
+
+/// Computes `dw` of `rows` output channels a group; `reads` is the forward's correlation.
+///
+/// A task takes one output channel through the whole batch, in order.
+pub(super) fn weight_gradient(
+    reads: &Correlation<'_>,
+    rows: usize,
+    dy: &[f32],
+    dw: &mut [f32],
+    workspace: &Workspace,
+) {
+    let kernels = Kernels::current();
+    let depth = reads.depth();
+    let outputs = parallel::rows(dw, depth);
+    parallel::for_each(reads.groups * rows, 1, outputs, |channel, dw| {
+        dw.data.fill(0.0);
+        for first in (0..reads.pixels()).step_by(BLOCK) {
+            let block = reads.block(first, (first + BLOCK).min(reads.pixels()));
+            let task = Gradient {
+                reads,
+                kernels,
+                workspace,
+                block: &block,
+                channel,
+                rows,
+            };
+            task.add_block(dy, dw.data);
+        }
+    });
+}
+
+struct Gradient<'a> {
+    reads: &'a Correlation<'a>,
+    kernels: &'static Kernels,
+    workspace: &'a Workspace,
+    block: &'a Block,
+    /// Output channel, and how many of them a group has.
+    channel: usize,
+    rows: usize,
+}
+
+impl Gradient<'_> {
+    fn add_block(&self, dy: &[f32], dw: &mut [f32]) {
+        let (reads, block) = (self.reads, self.block);
+        let (slice, channels) = slices(reads.depth(), reads.taps(), SLICE);
+        let layout = reads.scratch_layout(block, channels.min(reads.channels));
+        let mut window = self.workspace.take(reads.scratch_len(block, &layout));
+        let line = block.flat_len(&layout).next_multiple_of(MAX_LANES);
+        let mut values = self.workspace.take(block.images * line);
+        self.spread(dy, &layout, line, &mut values);
+        let mut offsets = [0; SLICE];
+        for first in (0..reads.depth()).step_by(slice) {
+            let terms = (first, (first + slice).min(reads.depth()));
+            let channels = (first / reads.taps(), terms.1.div_ceil(reads.taps()));
+            let layout = reads.scratch_layout(block, channels.1 - channels.0);
+            let offsets = &mut offsets[..terms.1 - terms.0];
+            reads.tap_offsets(terms, channels.0, &layout, offsets);
+            let group = self.channel / self.rows;
+            reads.fill_window(group, channels, block, &layout, &mut window);
+            for (image, values) in values.chunks_exact(line).enumerate() {
+                let source = &window[image * layout.image..];
+                self.add_dots(values, source, offsets, &mut dw[terms.0..terms.1]);
+            }
+        }
+    }
+
+    /// Writes the block's pixels of `dy` on the lines of a window, zeros between them.
+    fn spread(&self, dy: &[f32], layout: &Layout, line: usize, values: &mut [f32]) {
+        let (reads, block) = (self.reads, self.block);
+        let channels = reads.groups * self.rows;
+        values.fill(0.0);
+        reads.for_runs(block.first, block.end, false, |pixel, length| {
+            let plane = (pixel.image * channels + self.channel) * reads.grid();
+            let from = &dy[plane + pixel.y * reads.x.grid + pixel.x..][..length];
+            values[block.flat_position(layout, line, pixel)..][..length].copy_from_slice(from);
+        });
+    }
+
+    fn add_dots(&self, values: &[f32], source: &[f32], offsets: &[usize], dw: &mut [f32]) {
+        let reach = offsets.iter().max().copied().unwrap_or(0) + values.len();
+        assert!(reach <= source.len() && values.len().is_multiple_of(MAX_LANES));
+        for (taps, dw) in offsets.chunks(DOT_ROWS).zip(dw.chunks_mut(DOT_ROWS)) {
+            let mut sums = [0.0; DOT_ROWS];
+            let dots = RowDots {
+                len: values.len(),
+                values: values.as_ptr(),
+                source: source.as_ptr(),
+                taps: taps.as_ptr(),
+                sums: sums.as_mut_ptr(),
+            };
+            // SAFETY: the furthest tap was just seen to have that many floats of the source;
+            // `sums` holds `DOT_ROWS`; the table's kernels run on this CPU.
+            unsafe { (self.kernels.row_dots)(taps.len(), &dots) };
+            for (dw, sum) in dw.iter_mut().zip(sums) {
+                *dw += sum;
+            }
+        }
+    }
+}
