@@ -153,11 +153,8 @@ impl Conv2dGeometry {
             ("vertical padding", self.padding[0]),
             ("horizontal padding", self.padding[1]),
         ];
-        match pixels
-            .iter()
-            .chain(&sizes)
-            .find(|(_, size)| *size > LARGEST)
-        {
+        let mut sizes = pixels.iter().chain(&input).chain(&padding);
+        match sizes.find(|(_, size)| *size > LARGEST) {
             Some((name, size)) => Err(geometry_error(format!(
                 "{name} is {size}, but can be at most {LARGEST}"
             ))),
