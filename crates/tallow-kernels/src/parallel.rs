@@ -7,6 +7,8 @@
 //!
 //! Runs in the pool of the calling thread (`ThreadPool::install` picks another one).
 
+use std::ops::Range;
+
 /// Elements a leaf should hold to be worth handing to another thread: 128 KiB of `f32`.
 pub const LEAF: usize = 32 * 1024;
 
@@ -30,6 +32,13 @@ impl<T: Sync> Split for &[T] {
 impl<T: Send> Split for &mut [T] {
     fn split(self, items: usize) -> (Self, Self) {
         self.split_at_mut(items)
+    }
+}
+
+impl Split for Range<usize> {
+    fn split(self, items: usize) -> (Self, Self) {
+        let middle = self.start + items;
+        (self.start..middle, middle..self.end)
     }
 }
 

@@ -12,12 +12,19 @@
 //! every level, so for them AVX2 and AVX-512 agree to the bit; matrix products and convolutions
 //! choose their blocking by level and may differ in the last bits.
 
+mod isa;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
 use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::error::{Error, Result};
+pub(crate) use isa::{Isa, LANES, Portable};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86::{Avx2, Avx512};
 
 /// A set of vector instructions, from least to most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -143,38 +150,6 @@ pub fn with_level<R>(level: Level, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// What a kernel body may ask of the instruction set that it is being compiled for.
-pub(crate) trait Isa {
-    /// Whether a fused multiply-add is one instruction.
-    const FMA: bool;
-
-    /// `a * b + c`, rounded once where the level has FMA and twice where it has not.
-    #[inline(always)]
-    fn fma(a: f32, b: f32, c: f32) -> f32 {
-        if Self::FMA {
-            a.mul_add(b, c)
-        } else {
-            a * b + c
-        }
-    }
-}
-
-/// [`Level::Portable`].
-pub(crate) struct Portable;
-
-impl Isa for Portable {
-    const FMA: bool = cfg!(any(target_feature = "fma", target_arch = "aarch64"));
-}
-
-/// [`Level::Avx2`] and [`Level::Avx512`].
-#[cfg(target_arch = "x86_64")]
-pub(crate) struct Fused;
-
-#[cfg(target_arch = "x86_64")]
-impl Isa for Fused {
-    const FMA: bool = true;
-}
-
 /// Compiles the body of a function once for every [`Level`] and picks by [`level`] at each call.
 ///
 /// The first generic parameter stands for the level's [`Isa`] in the body; further ones are
@@ -197,13 +172,13 @@ macro_rules! dispatch {
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,fma")]
             fn avx2<$($generic: $bound),*>($($arg: $ty),*) $(-> $ret)? {
-                body::<$crate::simd::Fused $(, $generic)*>($($arg),*)
+                body::<$crate::simd::Avx2 $(, $generic)*>($($arg),*)
             }
 
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
             fn avx512<$($generic: $bound),*>($($arg: $ty),*) $(-> $ret)? {
-                body::<$crate::simd::Fused $(, $generic)*>($($arg),*)
+                body::<$crate::simd::Avx512 $(, $generic)*>($($arg),*)
             }
 
             match $crate::simd::level() {

@@ -1,0 +1,116 @@
+//! What a kernel body may ask of the instruction set that it is being compiled for.
+//!
+//! Maps are plain loops, which the compiler vectorises by itself. It doesn't vectorise sums and
+//! maxima, since it may not reorder them; for those a body works in [`LANES`] lanes, the same
+//! number at every level, so that a sum is the same number everywhere.
+
+/// Lanes of [`Isa::Floats`] and [`Isa::Sums`].
+pub(crate) const LANES: usize = 16;
+
+/// One instruction set. Only to be used as the parameter of a body that `dispatch!` compiles with
+/// that set's target features: its functions are inlined into it.
+pub(crate) trait Isa {
+    /// Whether a fused multiply-add is one instruction.
+    const FMA: bool;
+    /// [`LANES`] `f32`.
+    type Floats: Copy;
+    /// [`LANES`] `f64`.
+    type Sums: Copy;
+
+    /// `a * b + c`, rounded once where the level has FMA and twice where it has not.
+    #[inline(always)]
+    fn fma(a: f32, b: f32, c: f32) -> f32 {
+        if Self::FMA {
+            a.mul_add(b, c)
+        } else {
+            a * b + c
+        }
+    }
+
+    /// The elements as they lie.
+    fn load(x: &[f32; LANES]) -> Self::Floats;
+    /// `value` in every lane.
+    fn splat(value: f32) -> Self::Floats;
+    /// The lanes, first to last.
+    fn floats(x: Self::Floats) -> [f32; LANES];
+    /// Lane by lane.
+    fn sub(a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// Lane by lane.
+    fn mul(a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// `a > b ? a : b`, lane by lane: a NaN in `a` yields `b`.
+    fn max(a: Self::Floats, b: Self::Floats) -> Self::Floats;
+
+    /// Nothing summed yet.
+    fn zero() -> Self::Sums;
+    /// `sums + x`, lane by lane, in `f64`.
+    fn accumulate(sums: Self::Sums, x: Self::Floats) -> Self::Sums;
+    /// `sums + a * b`, lane by lane, in `f64`, in which the product of two `f32` is exact.
+    fn accumulate_product(sums: Self::Sums, a: Self::Floats, b: Self::Floats) -> Self::Sums;
+    /// The lanes, first to last.
+    fn sums(sums: Self::Sums) -> [f64; LANES];
+}
+
+/// [`Level::Portable`](super::Level::Portable).
+pub(crate) struct Portable;
+
+#[inline(always)]
+fn zip<T: Copy, U: Copy, R>(a: [T; LANES], b: [U; LANES], f: impl Fn(T, U) -> R) -> [R; LANES] {
+    std::array::from_fn(|lane| f(a[lane], b[lane]))
+}
+
+impl Isa for Portable {
+    const FMA: bool = cfg!(any(target_feature = "fma", target_arch = "aarch64"));
+    type Floats = [f32; LANES];
+    type Sums = [f64; LANES];
+
+    #[inline(always)]
+    fn load(x: &[f32; LANES]) -> [f32; LANES] {
+        *x
+    }
+
+    #[inline(always)]
+    fn splat(value: f32) -> [f32; LANES] {
+        [value; LANES]
+    }
+
+    #[inline(always)]
+    fn floats(x: [f32; LANES]) -> [f32; LANES] {
+        x
+    }
+
+    #[inline(always)]
+    fn sub(a: [f32; LANES], b: [f32; LANES]) -> [f32; LANES] {
+        zip(a, b, |a, b| a - b)
+    }
+
+    #[inline(always)]
+    fn mul(a: [f32; LANES], b: [f32; LANES]) -> [f32; LANES] {
+        zip(a, b, |a, b| a * b)
+    }
+
+    #[inline(always)]
+    fn max(a: [f32; LANES], b: [f32; LANES]) -> [f32; LANES] {
+        zip(a, b, |a, b| if a > b { a } else { b })
+    }
+
+    #[inline(always)]
+    fn zero() -> [f64; LANES] {
+        [0.0; LANES]
+    }
+
+    #[inline(always)]
+    fn accumulate(sums: [f64; LANES], x: [f32; LANES]) -> [f64; LANES] {
+        zip(sums, x, |sum, x| sum + f64::from(x))
+    }
+
+    #[inline(always)]
+    fn accumulate_product(sums: [f64; LANES], a: [f32; LANES], b: [f32; LANES]) -> [f64; LANES] {
+        let products = zip(a, b, |a, b| f64::from(a) * f64::from(b));
+        zip(sums, products, |sum, product| sum + product)
+    }
+
+    #[inline(always)]
+    fn sums(sums: [f64; LANES]) -> [f64; LANES] {
+        sums
+    }
+}

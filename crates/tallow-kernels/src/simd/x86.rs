@@ -1,0 +1,203 @@
+//! [`Isa`] in AVX2 and in AVX-512 instructions.
+
+use std::arch::x86_64::*;
+
+use super::{Isa, LANES};
+
+/// [`Level::Avx2`](super::Level::Avx2): 8 floats a register.
+pub(crate) struct Avx2;
+
+// SAFETY of every `unsafe` block in this implementation: `dispatch!` uses `Avx2` only in a body
+// that it compiles for, and runs on, a CPU with AVX2 and FMA; loads and stores are unaligned ones
+// within an array of LANES elements.
+impl Isa for Avx2 {
+    const FMA: bool = true;
+    type Floats = [__m256; 2];
+    type Sums = [__m256d; 4];
+
+    #[inline(always)]
+    fn load(x: &[f32; LANES]) -> [__m256; 2] {
+        // SAFETY: see above.
+        unsafe {
+            [
+                _mm256_loadu_ps(x.as_ptr()),
+                _mm256_loadu_ps(x.as_ptr().add(8)),
+            ]
+        }
+    }
+
+    #[inline(always)]
+    fn splat(value: f32) -> [__m256; 2] {
+        // SAFETY: see above.
+        unsafe { [_mm256_set1_ps(value); 2] }
+    }
+
+    #[inline(always)]
+    fn floats(x: [__m256; 2]) -> [f32; LANES] {
+        let mut y = [0.0; LANES];
+        // SAFETY: see above.
+        unsafe {
+            _mm256_storeu_ps(y.as_mut_ptr(), x[0]);
+            _mm256_storeu_ps(y.as_mut_ptr().add(8), x[1]);
+        }
+        y
+    }
+
+    #[inline(always)]
+    fn sub(a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+        // SAFETY: see above.
+        unsafe { [_mm256_sub_ps(a[0], b[0]), _mm256_sub_ps(a[1], b[1])] }
+    }
+
+    #[inline(always)]
+    fn mul(a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+        // SAFETY: see above.
+        unsafe { [_mm256_mul_ps(a[0], b[0]), _mm256_mul_ps(a[1], b[1])] }
+    }
+
+    #[inline(always)]
+    fn max(a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+        // SAFETY: see above.
+        unsafe { [_mm256_max_ps(a[0], b[0]), _mm256_max_ps(a[1], b[1])] }
+    }
+
+    #[inline(always)]
+    fn zero() -> [__m256d; 4] {
+        // SAFETY: see above.
+        unsafe { [_mm256_setzero_pd(); 4] }
+    }
+
+    #[inline(always)]
+    fn accumulate(sums: [__m256d; 4], x: [__m256; 2]) -> [__m256d; 4] {
+        let x = widen_avx2(x);
+        // SAFETY: see above.
+        unsafe { std::array::from_fn(|i| _mm256_add_pd(sums[i], x[i])) }
+    }
+
+    #[inline(always)]
+    fn accumulate_product(sums: [__m256d; 4], a: [__m256; 2], b: [__m256; 2]) -> [__m256d; 4] {
+        let (a, b) = (widen_avx2(a), widen_avx2(b));
+        // SAFETY: see above.
+        unsafe { std::array::from_fn(|i| _mm256_fmadd_pd(a[i], b[i], sums[i])) }
+    }
+
+    #[inline(always)]
+    fn sums(sums: [__m256d; 4]) -> [f64; LANES] {
+        let mut y = [0.0; LANES];
+        for (y, sum) in y.as_chunks_mut::<4>().0.iter_mut().zip(sums) {
+            // SAFETY: see above; `y` is 4 elements long.
+            unsafe { _mm256_storeu_pd(y.as_mut_ptr(), sum) };
+        }
+        y
+    }
+}
+
+#[inline(always)]
+fn widen_avx2(x: [__m256; 2]) -> [__m256d; 4] {
+    // SAFETY: only called by `Avx2`, whose SAFETY comment holds.
+    unsafe {
+        [
+            _mm256_cvtps_pd(_mm256_castps256_ps128(x[0])),
+            _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(x[0])),
+            _mm256_cvtps_pd(_mm256_castps256_ps128(x[1])),
+            _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(x[1])),
+        ]
+    }
+}
+
+/// [`Level::Avx512`](super::Level::Avx512): 16 floats a register.
+pub(crate) struct Avx512;
+
+// SAFETY of every `unsafe` block in this implementation: `dispatch!` uses `Avx512` only in a body
+// that it compiles for, and runs on, a CPU with AVX-512 F, BW, DQ and VL; loads and stores are
+// unaligned ones within an array of LANES elements.
+impl Isa for Avx512 {
+    const FMA: bool = true;
+    type Floats = __m512;
+    type Sums = [__m512d; 2];
+
+    #[inline(always)]
+    fn load(x: &[f32; LANES]) -> __m512 {
+        // SAFETY: see above.
+        unsafe { _mm512_loadu_ps(x.as_ptr()) }
+    }
+
+    #[inline(always)]
+    fn splat(value: f32) -> __m512 {
+        // SAFETY: see above.
+        unsafe { _mm512_set1_ps(value) }
+    }
+
+    #[inline(always)]
+    fn floats(x: __m512) -> [f32; LANES] {
+        let mut y = [0.0; LANES];
+        // SAFETY: see above.
+        unsafe { _mm512_storeu_ps(y.as_mut_ptr(), x) };
+        y
+    }
+
+    #[inline(always)]
+    fn sub(a: __m512, b: __m512) -> __m512 {
+        // SAFETY: see above.
+        unsafe { _mm512_sub_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn mul(a: __m512, b: __m512) -> __m512 {
+        // SAFETY: see above.
+        unsafe { _mm512_mul_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn max(a: __m512, b: __m512) -> __m512 {
+        // SAFETY: see above.
+        unsafe { _mm512_max_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn zero() -> [__m512d; 2] {
+        // SAFETY: see above.
+        unsafe { [_mm512_setzero_pd(); 2] }
+    }
+
+    #[inline(always)]
+    fn accumulate(sums: [__m512d; 2], x: __m512) -> [__m512d; 2] {
+        let x = widen_avx512(x);
+        // SAFETY: see above.
+        unsafe { [_mm512_add_pd(sums[0], x[0]), _mm512_add_pd(sums[1], x[1])] }
+    }
+
+    #[inline(always)]
+    fn accumulate_product(sums: [__m512d; 2], a: __m512, b: __m512) -> [__m512d; 2] {
+        let (a, b) = (widen_avx512(a), widen_avx512(b));
+        // SAFETY: see above.
+        unsafe {
+            [
+                _mm512_fmadd_pd(a[0], b[0], sums[0]),
+                _mm512_fmadd_pd(a[1], b[1], sums[1]),
+            ]
+        }
+    }
+
+    #[inline(always)]
+    fn sums(sums: [__m512d; 2]) -> [f64; LANES] {
+        let mut y = [0.0; LANES];
+        // SAFETY: see above.
+        unsafe {
+            _mm512_storeu_pd(y.as_mut_ptr(), sums[0]);
+            _mm512_storeu_pd(y.as_mut_ptr().add(8), sums[1]);
+        }
+        y
+    }
+}
+
+#[inline(always)]
+fn widen_avx512(x: __m512) -> [__m512d; 2] {
+    // SAFETY: only called by `Avx512`, whose SAFETY comment holds.
+    unsafe {
+        [
+            _mm512_cvtps_pd(_mm512_castps512_ps256(x)),
+            _mm512_cvtps_pd(_mm512_extractf32x8_ps::<1>(x)),
+        ]
+    }
+}
