@@ -5,7 +5,8 @@
 //! | module | holds |
 //! |---|---|
 //! | [`ops`] | the operations, with right gradients |
-//! | [`inplace`] | updates of variables in place |
+//! | [`inplace`], [`update`] | updates of variables in place, and those of optimizers |
+//! | [`no_grad`], [`nonfinite`] | running without a tape, and finding the origin of a NaN |
 //! | [`params`] | named, ordered parameters and buffers, their initial values and their files |
 //! | [`rng`] | random numbers as functions of a key |
 //! | [`scope`] | which module is running |
@@ -21,11 +22,14 @@ pub mod convert;
 pub mod error;
 pub mod inplace;
 pub mod memory;
+pub mod no_grad;
+pub mod nonfinite;
 pub mod ops;
 pub mod params;
 pub mod record;
 pub mod rng;
 pub mod scope;
+pub mod update;
 
 pub use capture::{Break, Capture, capture, capture_model};
 pub use error::{Error, Result};

@@ -329,3 +329,19 @@ fn an_unknown_name_without_a_shape_is_an_error_with_a_remedy() {
         "{error}"
     );
 }
+
+#[test]
+fn names_reserved_for_other_uses_are_passed_over() {
+    let parameters = Params::f32_cpu();
+    parameters.builder().get(2, "weight").unwrap();
+    let value = Tensor::new(&[1f32, 2.0], &Device::Cpu).unwrap();
+    let tensors = [
+        ("weight".to_string(), value.clone()),
+        ("__tallow__.momentum".to_string(), value),
+    ];
+    let report = parameters
+        .load_tensors(&tensors.into(), params::Strict::Yes)
+        .unwrap();
+    assert_eq!(report.loaded, ["weight"]);
+    assert!(report.unexpected.is_empty());
+}

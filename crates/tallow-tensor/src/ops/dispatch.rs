@@ -3,6 +3,8 @@
 use candle_core::{DType, Error, Result, Tensor};
 use tallow_graph::{Op, ShapeError, TensorType};
 
+use crate::{no_grad, nonfinite};
+
 /// Checks `inputs` against `op`'s rule, computes, and records.
 pub(super) fn run(
     op: Op,
@@ -10,7 +12,13 @@ pub(super) fn run(
     compute: impl FnOnce() -> Result<Tensor>,
 ) -> Result<Tensor> {
     check(&op, inputs)?;
-    compute()
+    let output = compute()?;
+    nonfinite::look(&op, &output)?;
+    Ok(if no_grad::is_active() {
+        output.detach()
+    } else {
+        output
+    })
 }
 
 /// The type of what `op` gives for these inputs.

@@ -20,7 +20,8 @@ pub enum Strict {
 
 /// What was loaded and what wasn't.
 ///
-/// PyTorch's `num_batches_tracked` counters, which nothing here needs, appear nowhere.
+/// PyTorch's `num_batches_tracked` counters, which nothing here needs, and names with the [`RESERVED_PREFIX`] appear
+/// nowhere.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LoadReport {
     /// Names whose values were loaded (in an error: would have been).
@@ -122,9 +123,13 @@ fn converts(found: Option<DType>, wanted: DType) -> bool {
     found.is_some_and(|found| found.is_float() == wanted.is_float())
 }
 
+/// How names begin that stand in a file beside a model's: what a trainer needs to go on, for example. Loading parameters
+/// passes over them.
+pub const RESERVED_PREFIX: &str = "__tallow__.";
+
 /// PyTorch counts batches in every batch normalisation; with a fixed momentum nothing reads the count.
 fn is_ignored(name: &str) -> bool {
-    name.rsplit('.').next() == Some("num_batches_tracked")
+    name.rsplit('.').next() == Some("num_batches_tracked") || name.starts_with(RESERVED_PREFIX)
 }
 
 impl Params {

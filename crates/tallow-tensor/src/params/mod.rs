@@ -30,7 +30,7 @@ mod varmap;
 pub use atomic::write_atomically;
 pub use backend::buffer;
 pub use file::{Metadata, TensorFile, write_tensors};
-pub use load::{LoadReport, Mismatch, Strict};
+pub use load::{LoadReport, Mismatch, RESERVED_PREFIX, Strict};
 
 /// What an entry of [`Params`] is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

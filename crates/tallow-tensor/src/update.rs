@@ -1,0 +1,159 @@
+//! Optimizer updates: one parameter, its gradient, and what the optimizer remembers of it, changed in place.
+//!
+//! Which parameters are updated, and where the moments are kept, is left to the optimizer.
+
+use candle_core::{Error, Result, Tensor, Var};
+
+/// The numbers of one AdamW update, by the names of `torch.optim.AdamW`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AdamWUpdate {
+    /// The learning rate.
+    pub lr: f64,
+    /// The decay rate of the first moment.
+    pub beta1: f64,
+    /// The decay rate of the second moment.
+    pub beta2: f64,
+    /// Added to the denominator.
+    pub eps: f64,
+    /// The decoupled weight decay.
+    pub weight_decay: f64,
+    /// Which update of this parameter it is, counted from 1.
+    pub step: u64,
+}
+
+/// The numbers of one SGD update, by the names of `torch.optim.SGD`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SgdUpdate {
+    /// The learning rate.
+    pub lr: f64,
+    /// The share of the last step that is carried on.
+    pub momentum: f64,
+    /// The share by which a gradient is reduced on its way into the momentum.
+    pub dampening: f64,
+    /// Whether the step looks ahead along the momentum.
+    pub nesterov: bool,
+    /// The L2 penalty, added to the gradient.
+    pub weight_decay: f64,
+    /// Whether it is the first update: then the momentum buffer takes the gradient as it is.
+    pub first: bool,
+}
+
+/// Applies one AdamW update (Loshchilov and Hutter 2019) to `parameter` and to both moments, all of one shape and type.
+///
+/// # Errors
+///
+/// Shapes, types or devices that differ, a gradient that shares memory with the parameter, or a `step` of 0.
+pub fn adamw(
+    parameter: &Var,
+    grad: &Tensor,
+    exp_avg: &Var,
+    exp_avg_sq: &Var,
+    update: &AdamWUpdate,
+) -> Result<()> {
+    check("adamw", parameter, grad, &[exp_avg, exp_avg_sq])?;
+    if update.step == 0 {
+        return Err(Error::msg(
+            "adamw: updates are counted from 1, found step 0",
+        ));
+    }
+    adamw_portable(parameter, grad, exp_avg, exp_avg_sq, update)
+}
+
+/// Applies one SGD update to `parameter` and, where there is momentum, to its buffer, all of one shape and type.
+///
+/// # Errors
+///
+/// Shapes, types or devices that differ, a gradient that shares memory with the parameter, or a momentum without a
+/// buffer.
+pub fn sgd(parameter: &Var, grad: &Tensor, buffer: Option<&Var>, update: &SgdUpdate) -> Result<()> {
+    check("sgd", parameter, grad, buffer.as_slice())?;
+    let buffer = match buffer {
+        _ if update.momentum == 0.0 => None,
+        Some(buffer) => Some(buffer),
+        None => {
+            return Err(Error::msg(
+                "sgd: an update with momentum needs a momentum buffer",
+            ));
+        }
+    };
+    sgd_portable(parameter, grad, buffer, update)
+}
+
+/// PyTorch's order of operations, `_single_tensor_adamw`.
+fn adamw_portable(
+    parameter: &Var,
+    grad: &Tensor,
+    exp_avg: &Var,
+    exp_avg_sq: &Var,
+    update: &AdamWUpdate,
+) -> Result<()> {
+    let AdamWUpdate {
+        lr,
+        beta1,
+        beta2,
+        eps,
+        weight_decay,
+        step,
+    } = *update;
+    let step = step as f64;
+    let m = exp_avg.as_detached_tensor();
+    let m = (&m + (grad.sub(&m)? * (1.0 - beta1))?)?;
+    let v = ((exp_avg_sq.as_detached_tensor() * beta2)? + (grad.sqr()? * (1.0 - beta2))?)?;
+    let correction1 = 1.0 - beta1.powf(step);
+    let correction2 = (1.0 - beta2.powf(step)).sqrt();
+    let denominator = ((v.sqrt()? / correction2)? + eps)?;
+    let decayed = (parameter.as_detached_tensor() * (1.0 - lr * weight_decay))?;
+    let moved = (decayed - (m.div(&denominator)? * (lr / correction1))?)?;
+    exp_avg.set(&m)?;
+    exp_avg_sq.set(&v)?;
+    parameter.set(&moved)
+}
+
+/// PyTorch's order of operations, `_single_tensor_sgd`.
+fn sgd_portable(
+    parameter: &Var,
+    grad: &Tensor,
+    buffer: Option<&Var>,
+    update: &SgdUpdate,
+) -> Result<()> {
+    let value = parameter.as_detached_tensor();
+    let grad = if update.weight_decay == 0.0 {
+        grad.clone()
+    } else {
+        (grad + (&value * update.weight_decay)?)?
+    };
+    let change = match buffer {
+        None => grad,
+        Some(buffer) => {
+            let carried = if update.first {
+                grad.clone()
+            } else {
+                let old = (buffer.as_detached_tensor() * update.momentum)?;
+                (old + (&grad * (1.0 - update.dampening))?)?
+            };
+            buffer.set(&carried)?;
+            if update.nesterov {
+                (grad + (carried * update.momentum)?)?
+            } else {
+                carried
+            }
+        }
+    };
+    parameter.set(&(value - (change * update.lr)?)?)
+}
+
+fn check(name: &str, parameter: &Var, grad: &Tensor, state: &[&Var]) -> Result<()> {
+    let state = state.iter().map(|var| ("state", var.as_tensor()));
+    for (what, tensor) in std::iter::once(("gradient", grad)).chain(state) {
+        if tensor.shape() != parameter.shape() || tensor.dtype() != parameter.dtype() {
+            return Err(Error::msg(format!(
+                "{name}: a {what} of {:?} {} for a parameter of {:?} {}; both must be alike",
+                tensor.dims(),
+                tensor.dtype().as_str(),
+                parameter.dims(),
+                parameter.dtype().as_str(),
+            )));
+        }
+    }
+    Ok(())
+}
