@@ -1,10 +1,11 @@
 //! The one error type of this crate, and how it is laid out.
 //!
 //! Whoever reads data meets four kinds of trouble, and each wants another answer: a file that is not there
-//! ([`Error::NotFound`]: put it there), a file that is damaged or another one than expected ([`Error::File`], with
-//! a [`FileProblem`]: fetch it again), a setting that makes no sense ([`Error::Setting`]: change the program), and
-//! code of the user's own that fails inside a pipe ([`Error::Custom`], [`Error::Panicked`]). Every message names
-//! the file or the setting, what was expected, what was found, and what to do.
+//! ([`Error::MissingFolder`], [`Error::MissingFile`]: put it there), a file that is damaged or another one than
+//! expected ([`Error::File`], with a [`FileProblem`]: fetch it again), a setting that makes no sense
+//! ([`Error::Setting`]: change the program), and code of the user's own that fails inside a pipe ([`Error::Custom`],
+//! [`Error::Panicked`]). Every message is whole: it names the file or the setting, what was expected, what was found,
+//! what the system said, and what to do; there is no chain of sources to be walked.
 
 use std::path::PathBuf;
 
@@ -15,24 +16,41 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A folder, or a file in it, does not exist.
-    #[error("{what}: {} does not exist; {remedy}", path.display())]
-    NotFound {
+    /// The folder of a data set does not exist, or is not a folder.
+    #[error("{what}: {} is not a folder; give one that holds {files}. {source_hint}", path.display())]
+    MissingFolder {
         /// What was to be read, such as "Fashion-MNIST".
         what: &'static str,
-        /// The folder or file that is missing.
+        /// What was given as its folder.
         path: PathBuf,
-        /// Which files are expected there, and where they come from.
-        remedy: String,
+        /// The files that are expected there.
+        files: String,
+        /// Where they can be had.
+        source_hint: &'static str,
+    },
+
+    /// A file of a data set does not exist.
+    #[error("{what}: {} holds no {file}; it should hold {files}. {source_hint}", folder.display())]
+    MissingFile {
+        /// What was to be read, such as "Fashion-MNIST".
+        what: &'static str,
+        /// The folder that was looked through.
+        folder: PathBuf,
+        /// The file that is missing, with the other names that were looked for.
+        file: String,
+        /// All the files that are expected there.
+        files: String,
+        /// Where they can be had.
+        source_hint: &'static str,
     },
 
     /// A file exists, but the operating system does not let it be read.
-    #[error("can't read {}: {source}", path.display())]
+    #[error("can't read {}: {error}", path.display())]
     Io {
         /// The file or folder.
         path: PathBuf,
         /// What the operating system says.
-        source: std::io::Error,
+        error: std::io::Error,
     },
 
     /// A file can be read, but does not hold what it should.
@@ -127,12 +145,12 @@ pub enum FileProblem {
         found: u64,
     },
 
-    /// The file goes on after its promised end.
+    /// The file goes on after its expected end.
     #[error(
-        "more data than its header promises: {expected} bytes expected, at least {found} found; fetch the file again"
+        "more data than expected: {expected} bytes expected, at least {found} found; fetch the file again"
     )]
     TrailingData {
-        /// The bytes that the file's own header promises, once unpacked.
+        /// The bytes that the format or the file's own header allow, once unpacked.
         expected: u64,
         /// The bytes there are at least, once unpacked.
         found: u64,
@@ -140,7 +158,8 @@ pub enum FileProblem {
 
     /// The file does not begin with the mark of its format.
     #[error(
-        "not {format}: it begins with bytes {found:02x?}, expected {expected}; check that it is the right file, or fetch it again"
+        "not {format}: it begins with bytes {found:02x?}, expected {expected}; \
+         check that it is the right file, or fetch it again"
     )]
     Magic {
         /// The format.
@@ -181,7 +200,11 @@ pub enum FileProblem {
     },
 
     /// The images are not of the data set's size.
-    #[error("images of {}x{} pixels, expected {}x{} (height x width); check that the file belongs to this data set", .found[0], .found[1], .expected[0], .expected[1])]
+    #[error(
+        "images of {}x{} pixels, expected {}x{} (height x width); \
+         check that the file belongs to this data set",
+        .found[0], .found[1], .expected[0], .expected[1]
+    )]
     ImageSize {
         /// Height and width that the data set has.
         expected: [usize; 2],
@@ -191,7 +214,8 @@ pub enum FileProblem {
 
     /// The file is not a whole number of records.
     #[error(
-        "{found} bytes are not a whole number of records of {record} bytes ({layout}); fetch the file again, or check that its images are of that size"
+        "{found} bytes are not a whole number of records of {record} bytes ({layout}); \
+         fetch the file again, or check that its images are of that size"
     )]
     RecordSize {
         /// The bytes of one record.
@@ -203,7 +227,11 @@ pub enum FileProblem {
     },
 
     /// Labels and images differ in number.
-    #[error("{labels} labels for the {images} images of {}; check that both files are of the same part of the data set", images_path.display())]
+    #[error(
+        "{labels} labels for the {images} images of {}; \
+         check that both files are of the same part of the data set",
+        images_path.display()
+    )]
     Count {
         /// The images there are.
         images: usize,
@@ -214,7 +242,11 @@ pub enum FileProblem {
     },
 
     /// A label stands for no class.
-    #[error("label {label} of sample {index} is out of range: the data set has {classes} classes, 0 to {}; check that the file belongs to it, or fetch it again", .classes.saturating_sub(1))]
+    #[error(
+        "label {label} of sample {index} is out of range: the data set has {classes} classes, 0 to {}; \
+         check that the file belongs to it, or fetch it again",
+        .classes.saturating_sub(1)
+    )]
     Label {
         /// The sample, counted from 0 in this file.
         index: usize,
@@ -224,16 +256,16 @@ pub enum FileProblem {
         classes: usize,
     },
 
-    /// The file holds no sample at all.
-    #[error("no samples; fetch the file again")]
+    /// The file holds no image at all, or images without pixels.
+    #[error("holds no images; fetch the file again")]
     Empty,
 
     /// The file can't be unpacked.
-    #[error("damaged gzip data after {found} bytes: {source}; fetch the file again")]
+    #[error("damaged gzip data after {found} bytes: {error}; fetch the file again")]
     Gzip {
         /// The bytes that could be unpacked.
         found: u64,
         /// What the decoder says.
-        source: std::io::Error,
+        error: std::io::Error,
     },
 }

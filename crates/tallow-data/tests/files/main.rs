@@ -1,0 +1,5 @@
+//! Data sets from files: good ones, wrong ones, and ones made to do harm.
+
+mod folders;
+mod hostile;
+mod written;
