@@ -27,14 +27,14 @@ pub enum Error {
         /// The module that was running.
         module: String,
         /// What the operation says.
-        source: ShapeError,
+        source: Box<ShapeError>,
     },
     /// candle failed.
     #[error(transparent)]
     Candle(#[from] candle_core::Error),
     /// A graph breaks its own rules.
     #[error(transparent)]
-    Graph(#[from] GraphError),
+    Graph(Box<GraphError>),
     /// A file can't be read or written.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
@@ -96,7 +96,7 @@ impl Error {
     pub fn shape(source: ShapeError) -> Self {
         Self::Shape {
             module: scope::path(),
-            source,
+            source: Box::new(source),
         }
     }
 
@@ -112,6 +112,12 @@ impl Error {
 impl From<ShapeError> for Error {
     fn from(source: ShapeError) -> Self {
         Self::shape(source)
+    }
+}
+
+impl From<GraphError> for Error {
+    fn from(source: GraphError) -> Self {
+        Self::Graph(Box::new(source))
     }
 }
 

@@ -3,7 +3,7 @@
 use candle_core::{DType, Error, Result, Tensor};
 use tallow_graph::{Op, ShapeError, TensorType};
 
-use crate::{no_grad, nonfinite};
+use crate::{no_grad, nonfinite, record};
 
 /// Checks `inputs` against `op`'s rule, computes, and records.
 pub(super) fn run(
@@ -14,6 +14,11 @@ pub(super) fn run(
     check(&op, inputs)?;
     let output = compute()?;
     nonfinite::look(&op, &output)?;
+    if record::is_active() {
+        // The recorder needs the tape to tell what follows from the inputs, whether or not anyone else does.
+        record::node(op, inputs, &output);
+        return Ok(output);
+    }
     Ok(if no_grad::is_active() {
         output.detach()
     } else {
@@ -32,7 +37,7 @@ pub(super) fn check(op: &Op, inputs: &[&Tensor]) -> Result<TensorType> {
 
 /// An error that names the module that is running.
 pub(super) fn refuse(error: ShapeError) -> Error {
-    Error::wrap(error)
+    crate::Error::shape(error).into()
 }
 
 /// An error about values rather than shapes, in the same form.

@@ -77,8 +77,10 @@ fn train_step(xs: &Tensor, args: &BatchNormArgs<'_>) -> Result<Tensor> {
     let normed = portable::standardize(xs, &mean, &var, args.eps)?;
     let count = xs.elem_count() as f64 / mean.elem_count().max(1) as f64;
     let unbiased = (var.detach() * (count / (count - 1.)))?;
-    follow(args.running_mean, &mean.detach(), args.momentum)?;
-    follow(args.running_var, &unbiased, args.momentum)?;
+    if !crate::record::is_active() {
+        follow(args.running_mean, &mean.detach(), args.momentum)?;
+        follow(args.running_var, &unbiased, args.momentum)?;
+    }
     portable::scale_channels(&normed, args.weight, args.bias)
 }
 
