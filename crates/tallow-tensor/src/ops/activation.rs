@@ -1,6 +1,6 @@
 //! Activations: each element by itself.
 
-use super::dispatch::run;
+use super::dispatch::plain;
 use super::portable::activation as portable;
 use candle_core::{Result, Tensor};
 use tallow_graph::{Op, op::Gelu};
@@ -19,7 +19,7 @@ use tallow_graph::{Op, op::Gelu};
 /// # Ok::<(), candle_core::Error>(())
 /// ```
 pub fn relu(xs: &Tensor) -> Result<Tensor> {
-    run(Op::Relu, &[xs], || portable::relu(xs))
+    plain(Op::Relu, &[xs], || portable::relu(xs))
 }
 
 /// `min(max(x, 0), 6)`; PyTorch's `relu6`. Any shape. The gradient is zero at and outside 0 and 6.
@@ -27,7 +27,7 @@ pub fn relu(xs: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// Where `xs` holds no floating-point numbers.
 pub fn relu6(xs: &Tensor) -> Result<Tensor> {
-    run(Op::Relu6, &[xs], || portable::relu6(xs))
+    plain(Op::Relu6, &[xs], || portable::relu6(xs))
 }
 
 /// `x Phi(x)`, with the distribution function `Phi` of the standard normal (Hendrycks and Gimpel, 2016);
@@ -37,7 +37,7 @@ pub fn relu6(xs: &Tensor) -> Result<Tensor> {
 /// Where `xs` holds no floating-point numbers.
 pub fn gelu(xs: &Tensor) -> Result<Tensor> {
     let op = Op::Gelu(Gelu { approximate: false });
-    run(op, &[xs], || portable::gelu(xs))
+    plain(op, &[xs], || portable::gelu(xs))
 }
 
 /// `x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))`; PyTorch's `gelu(approximate="tanh")`. Any shape.
@@ -46,7 +46,7 @@ pub fn gelu(xs: &Tensor) -> Result<Tensor> {
 /// Where `xs` holds no floating-point numbers.
 pub fn gelu_tanh(xs: &Tensor) -> Result<Tensor> {
     let op = Op::Gelu(Gelu { approximate: true });
-    run(op, &[xs], || portable::gelu_tanh(xs))
+    plain(op, &[xs], || portable::gelu_tanh(xs))
 }
 
 /// `x sigmoid(x)`, also called swish; PyTorch's `silu`. Any shape.
@@ -54,7 +54,7 @@ pub fn gelu_tanh(xs: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// Where `xs` holds no floating-point numbers.
 pub fn silu(xs: &Tensor) -> Result<Tensor> {
-    run(Op::Silu, &[xs], || portable::silu(xs))
+    plain(Op::Silu, &[xs], || portable::silu(xs))
 }
 
 /// `1 / (1 + exp(-x))`; PyTorch's `sigmoid`. Any shape.
@@ -62,7 +62,7 @@ pub fn silu(xs: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// Where `xs` holds no floating-point numbers.
 pub fn sigmoid(xs: &Tensor) -> Result<Tensor> {
-    run(Op::Sigmoid, &[xs], || portable::sigmoid(xs))
+    plain(Op::Sigmoid, &[xs], || portable::sigmoid(xs))
 }
 
 /// Hyperbolic tangent; PyTorch's `tanh`. Any shape.
@@ -70,7 +70,7 @@ pub fn sigmoid(xs: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// Where `xs` holds no floating-point numbers.
 pub fn tanh(xs: &Tensor) -> Result<Tensor> {
-    run(Op::Tanh, &[xs], || portable::tanh(xs))
+    plain(Op::Tanh, &[xs], || portable::tanh(xs))
 }
 
 /// `x min(max(x + 3, 0), 6) / 6` (Howard et al., 2019); PyTorch's `hardswish`. Any shape.
@@ -78,5 +78,5 @@ pub fn tanh(xs: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// Where `xs` holds no floating-point numbers.
 pub fn hardswish(xs: &Tensor) -> Result<Tensor> {
-    run(Op::Hardswish, &[xs], || portable::hardswish(xs))
+    plain(Op::Hardswish, &[xs], || portable::hardswish(xs))
 }

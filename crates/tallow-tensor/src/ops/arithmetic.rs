@@ -1,6 +1,6 @@
 //! Arithmetic with broadcasting.
 
-use super::dispatch::run;
+use super::dispatch::plain;
 use candle_core::{Result, Tensor};
 use tallow_graph::{
     Op,
@@ -26,7 +26,7 @@ use tallow_graph::{
 /// # Ok::<(), candle_core::Error>(())
 /// ```
 pub fn add(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    run(Op::Add, &[a, b], || a.broadcast_add(b))
+    plain(Op::Add, &[a, b], || a.broadcast_add(b))
 }
 
 /// `a - b`; broadcasts as [`add`] does.
@@ -34,7 +34,7 @@ pub fn add(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// As [`add`].
 pub fn sub(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    run(Op::Sub, &[a, b], || a.broadcast_sub(b))
+    plain(Op::Sub, &[a, b], || a.broadcast_sub(b))
 }
 
 /// `a * b`, element by element; broadcasts as [`add`] does.
@@ -42,7 +42,7 @@ pub fn sub(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// As [`add`].
 pub fn mul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    run(Op::Mul, &[a, b], || a.broadcast_mul(b))
+    plain(Op::Mul, &[a, b], || a.broadcast_mul(b))
 }
 
 /// `a / b`, element by element; broadcasts as [`add`] does.
@@ -50,7 +50,7 @@ pub fn mul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// As [`add`].
 pub fn div(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    run(Op::Div, &[a, b], || a.broadcast_div(b))
+    plain(Op::Div, &[a, b], || a.broadcast_div(b))
 }
 
 /// `xs + value`. Any shape.
@@ -59,7 +59,7 @@ pub fn div(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 /// Where candle doesn't support the element type.
 pub fn add_scalar(xs: &Tensor, value: f64) -> Result<Tensor> {
     let op = Op::AddScalar(AddScalar { value });
-    run(op, &[xs], || xs.affine(1., value))
+    plain(op, &[xs], || xs.affine(1., value))
 }
 
 /// `xs * value`. Any shape.
@@ -68,7 +68,7 @@ pub fn add_scalar(xs: &Tensor, value: f64) -> Result<Tensor> {
 /// Where candle doesn't support the element type.
 pub fn mul_scalar(xs: &Tensor, value: f64) -> Result<Tensor> {
     let op = Op::MulScalar(MulScalar { value });
-    run(op, &[xs], || {
+    plain(op, &[xs], || {
         if value == 0. {
             // candle takes `affine(0, ..)` as the end of the tape, and gives no gradient in place of a zero one.
             return xs.mul(&xs.zeros_like()?);

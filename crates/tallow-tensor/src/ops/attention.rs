@@ -1,6 +1,6 @@
 //! Scaled dot-product attention.
 
-use super::dispatch::run;
+use super::dispatch::plain;
 use super::portable;
 use candle_core::{Result, Tensor};
 use tallow_graph::{Op, op::Attention};
@@ -12,7 +12,7 @@ use tallow_graph::{Op, op::Attention};
 /// Where the sizes don't fit.
 pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, scale: f64) -> Result<Tensor> {
     let op = Op::Attention(Attention { scale });
-    run(op, &[q, k, v], || {
+    plain(op, &[q, k, v], || {
         portable::product::attention(q, k, v, scale)
     })
 }

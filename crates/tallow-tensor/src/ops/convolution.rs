@@ -1,7 +1,7 @@
 //! Convolution.
 
 use super::dispatch::run;
-use super::portable;
+use super::{kernel, portable};
 use candle_core::{Result, Tensor};
 use tallow_graph::Op;
 pub use tallow_graph::op::Conv2d as Conv2dConfig;
@@ -31,8 +31,20 @@ pub fn conv2d(
     bias: Option<&Tensor>,
     config: &Conv2dConfig,
 ) -> Result<Tensor> {
-    let inputs: Vec<&Tensor> = [xs, weight].into_iter().chain(bias).collect();
-    run(Op::Conv2d(config.clone()), &inputs, || {
-        portable::convolution::conv2d(xs, weight, bias, config)
-    })
+    let op = Op::Conv2d(config.clone());
+    let portable = || portable::convolution::conv2d(xs, weight, bias, config);
+    match bias {
+        None => run(
+            op,
+            [xs, weight],
+            |[xs, weight], out| kernel::conv2d(xs, weight, None, config, out),
+            portable,
+        ),
+        Some(bias) => run(
+            op,
+            [xs, weight, bias],
+            |[xs, weight, bias], out| kernel::conv2d(xs, weight, Some(bias), config, out),
+            portable,
+        ),
+    }
 }

@@ -1,43 +1,69 @@
 //! The one way that every operation takes: check, compute, record.
 
-use candle_core::{DType, Error, Result, Tensor};
-use tallow_graph::{Op, ShapeError, TensorType};
+use candle_core::{DType, Result, Tensor};
+use tallow_graph::{Op, ShapeError};
 
-use crate::{no_grad, nonfinite, record};
+use crate::{Error, convert, no_grad, nonfinite, record};
 
-/// Checks `inputs` against `op`'s rule, computes, and records.
-pub(super) fn run(
+/// Checks `inputs` against `op`'s rule, computes with candle's operations, and records.
+pub(super) fn plain(
     op: Op,
     inputs: &[&Tensor],
     compute: impl FnOnce() -> Result<Tensor>,
 ) -> Result<Tensor> {
     check(&op, inputs)?;
     let output = compute()?;
+    finish(op, inputs, output)
+}
+
+/// As [`plain`], but with `kernels` where they apply: floats are f32, everything is on the CPU, nothing is empty.
+///
+/// `kernels` is given the inputs made contiguous, and the output's shape.
+pub(super) fn run<const N: usize>(
+    op: Op,
+    inputs: [&Tensor; N],
+    kernels: impl FnOnce(&[Tensor; N], &[usize]) -> Result<Tensor>,
+    portable: impl FnOnce() -> Result<Tensor>,
+) -> Result<Tensor> {
+    let out = check(&op, &inputs)?;
+    let output = if inputs.iter().all(|input| suits_kernels(input)) {
+        let mut contiguous = inputs.map(Tensor::clone);
+        for input in &mut contiguous {
+            *input = input.contiguous()?;
+        }
+        kernels(&contiguous, &out)?
+    } else {
+        portable()?
+    };
+    finish(op, &inputs, output)
+}
+
+fn finish(op: Op, inputs: &[&Tensor], output: Tensor) -> Result<Tensor> {
     nonfinite::look(&op, &output)?;
     if record::is_active() {
         // The recorder needs the tape to tell what follows from the inputs, whether or not anyone else does.
         record::node(op, inputs, &output);
         return Ok(output);
     }
-    Ok(if no_grad::is_active() {
-        output.detach()
-    } else {
-        output
+    Ok(match no_grad::is_active() {
+        true => output.detach(),
+        false => output,
     })
 }
 
-/// The type of what `op` gives for these inputs.
-pub(super) fn check(op: &Op, inputs: &[&Tensor]) -> Result<TensorType> {
-    let types = inputs
-        .iter()
-        .map(|input| tensor_type(op, input))
-        .collect::<Result<Vec<_>>>()?;
-    op.infer(&types).map_err(refuse)
+fn suits_kernels(input: &Tensor) -> bool {
+    let dtype = input.dtype();
+    input.device().is_cpu() && input.elem_count() > 0 && (dtype == DType::F32 || dtype.is_int())
 }
 
-/// An error that names the module that is running.
-pub(super) fn refuse(error: ShapeError) -> Error {
-    crate::Error::shape(error).into()
+/// The shape of what `op` gives for these inputs.
+pub(super) fn check(op: &Op, inputs: &[&Tensor]) -> Result<Vec<usize>> {
+    let types = inputs
+        .iter()
+        .map(|input| convert::tensor_type(input))
+        .collect::<crate::Result<Vec<_>>>()?;
+    let output = op.infer(&types).map_err(Error::shape)?;
+    Ok(output.shape)
 }
 
 /// An error about values rather than shapes, in the same form.
@@ -46,36 +72,16 @@ pub(super) fn invalid(
     inputs: &[&Tensor],
     problem: impl Into<String>,
     remedy: impl Into<String>,
-) -> Error {
+) -> candle_core::Error {
     let inputs = inputs.iter().enumerate().filter_map(|(i, input)| {
-        let ty = tensor_type(op, input).ok()?;
+        let ty = convert::tensor_type(input).ok()?;
         Some((op.input_role(i).to_string(), ty))
     });
-    refuse(ShapeError {
+    let error = Error::shape(ShapeError {
         operation: op.name(),
         inputs: inputs.collect(),
         problem: problem.into(),
         remedy: remedy.into(),
-    })
-}
-
-fn tensor_type(op: &Op, tensor: &Tensor) -> Result<TensorType> {
-    let dtype = match tensor.dtype() {
-        DType::F32 => tallow_graph::DType::F32,
-        DType::F64 => tallow_graph::DType::F64,
-        DType::F16 => tallow_graph::DType::F16,
-        DType::BF16 => tallow_graph::DType::BF16,
-        DType::U8 => tallow_graph::DType::U8,
-        DType::U32 => tallow_graph::DType::U32,
-        DType::I64 => tallow_graph::DType::I64,
-        other => {
-            return Err(refuse(ShapeError {
-                operation: op.name(),
-                inputs: Vec::new(),
-                problem: format!("an input holds {other:?}, which no operation takes"),
-                remedy: "convert it to f32".to_string(),
-            }));
-        }
-    };
-    Ok(TensorType::new(dtype, tensor.dims()))
+    });
+    error.into()
 }

@@ -1,6 +1,6 @@
 //! Table look-up.
 
-use super::dispatch::{invalid, run};
+use super::dispatch::{invalid, plain};
 use candle_core::{DType, Result, Tensor};
 use tallow_graph::Op;
 
@@ -10,7 +10,7 @@ use tallow_graph::Op;
 /// # Errors
 /// Where `ids` aren't integers, or one of them isn't below `V` (checked on the CPU).
 pub fn embedding(ids: &Tensor, weight: &Tensor) -> Result<Tensor> {
-    run(Op::Embedding, &[ids, weight], || {
+    plain(Op::Embedding, &[ids, weight], || {
         let rows = weight.dims().first().copied().unwrap_or(0);
         let flat = ids.flatten_all()?;
         if ids.device().is_cpu() {

@@ -1,6 +1,6 @@
 //! Resizing images.
 
-use super::dispatch::run;
+use super::dispatch::plain;
 use super::portable;
 use candle_core::{Result, Tensor};
 use tallow_graph::Op;
@@ -24,7 +24,7 @@ pub use tallow_graph::op::Interpolation;
 /// ```
 pub fn interpolate(xs: &Tensor, size: [usize; 2], mode: Interpolation) -> Result<Tensor> {
     let op = Op::Interpolate(Interpolate { size, mode });
-    run(op, &[xs], || {
+    plain(op, &[xs], || {
         portable::interpolation::interpolate(xs, size, mode)
     })
 }

@@ -1,6 +1,6 @@
 //! Losses.
 
-use super::dispatch::{invalid, run};
+use super::dispatch::{invalid, plain};
 use super::portable;
 use candle_core::{DType, Result, Tensor};
 use tallow_graph::Op;
@@ -32,7 +32,7 @@ pub fn cross_entropy(
     config: &CrossEntropyConfig,
 ) -> Result<Tensor> {
     let op = Op::CrossEntropy(config.clone());
-    run(op, &[logits, targets], || {
+    plain(op, &[logits, targets], || {
         check_classes(logits, targets, config)?;
         portable::loss::cross_entropy(logits, &targets.detach(), config)
     })

@@ -18,8 +18,10 @@ mod arithmetic;
 mod attention;
 mod convolution;
 mod dispatch;
+mod dropout;
 mod embedding;
 mod interpolation;
+mod kernel;
 mod loss;
 mod normalization;
 mod pooling;
@@ -33,6 +35,7 @@ pub use activation::{gelu, gelu_tanh, hardswish, relu, relu6, sigmoid, silu, tan
 pub use arithmetic::{add, add_scalar, div, mul, mul_scalar, sub};
 pub use attention::attention;
 pub use convolution::{Conv2dConfig, conv2d};
+pub use dropout::{drop_path, dropout};
 pub use embedding::embedding;
 pub use interpolation::{Interpolation, interpolate};
 pub use loss::{CrossEntropyConfig, cross_entropy};

@@ -1,7 +1,8 @@
 //! Normalisation: batch, layer, group.
 
-use super::dispatch::{invalid, run};
+use super::dispatch::{invalid, plain};
 use super::portable::normalization as portable;
+use crate::record;
 use candle_core::{Result, Tensor, Var};
 use tallow_graph::{
     Op,
@@ -47,12 +48,15 @@ pub fn batch_norm(xs: &Tensor, args: &BatchNormArgs<'_>, train: bool) -> Result<
         args.running_mean,
         args.running_var,
     ];
-    run(op.clone(), &inputs, || {
+    plain(op.clone(), &inputs, || {
         if !train {
             return evaluate(xs, args);
         }
-        let fixed = inputs[3..].iter().any(|running| !running.is_variable());
-        if fixed {
+        // A capture leaves the model as it was.
+        if record::is_active() {
+            return with_batch(xs, args, |_, _, _| Ok(()));
+        }
+        if inputs[3..].iter().any(|running| !running.is_variable()) {
             return Err(invalid(
                 &op,
                 &inputs,
@@ -60,7 +64,7 @@ pub fn batch_norm(xs: &Tensor, args: &BatchNormArgs<'_>, train: bool) -> Result<
                 "create them with `params::buffer` or as `Var`s, or call with train = false",
             ));
         }
-        train_step(xs, args)
+        with_batch(xs, args, update)
     })
 }
 
@@ -72,16 +76,26 @@ fn evaluate(xs: &Tensor, args: &BatchNormArgs<'_>) -> Result<Tensor> {
     portable::scale_channels(&normed, args.weight, args.bias)
 }
 
-fn train_step(xs: &Tensor, args: &BatchNormArgs<'_>) -> Result<Tensor> {
+/// Normalises with the statistics of the batch, and hands them to `follow`.
+fn with_batch(
+    xs: &Tensor,
+    args: &BatchNormArgs<'_>,
+    follow: impl FnOnce(&BatchNormArgs<'_>, &Tensor, &Tensor) -> Result<()>,
+) -> Result<Tensor> {
     let (mean, var) = portable::moments(xs, &portable::all_but_channels(xs.rank()))?;
     let normed = portable::standardize(xs, &mean, &var, args.eps)?;
     let count = xs.elem_count() as f64 / mean.elem_count().max(1) as f64;
-    let unbiased = (var.detach() * (count / (count - 1.)))?;
-    if !crate::record::is_active() {
-        follow(args.running_mean, &mean.detach(), args.momentum)?;
-        follow(args.running_var, &unbiased, args.momentum)?;
-    }
+    follow(
+        args,
+        &mean.detach(),
+        &(var.detach() * (count / (count - 1.)))?,
+    )?;
     portable::scale_channels(&normed, args.weight, args.bias)
+}
+
+fn update(args: &BatchNormArgs<'_>, mean: &Tensor, unbiased: &Tensor) -> Result<()> {
+    follow(args.running_mean, mean, args.momentum)?;
+    follow(args.running_var, unbiased, args.momentum)
 }
 
 /// Moves `running` towards `batch` by `momentum`, in place.
@@ -98,7 +112,7 @@ fn follow(running: &Tensor, batch: &Tensor, momentum: f64) -> Result<()> {
 /// Where the shape of `xs` doesn't end with that of `weight`.
 pub fn layer_norm(xs: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Tensor> {
     let op = Op::LayerNorm(LayerNorm { eps });
-    run(op, &[xs, weight, bias], || {
+    plain(op, &[xs, weight, bias], || {
         portable::layer_norm(xs, weight, bias, eps)
     })
 }
@@ -116,7 +130,7 @@ pub fn group_norm(
     eps: f64,
 ) -> Result<Tensor> {
     let op = Op::GroupNorm(GroupNorm { groups, eps });
-    run(op, &[xs, weight, bias], || {
+    plain(op, &[xs, weight, bias], || {
         portable::group_norm(xs, weight, bias, groups, eps)
     })
 }

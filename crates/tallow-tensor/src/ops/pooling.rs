@@ -1,6 +1,6 @@
 //! Pools: maximum and mean over sliding or adaptive windows.
 
-use super::dispatch::{check, run};
+use super::dispatch::{check, plain};
 use super::portable::pooling::{self as portable, Averages};
 use candle_core::{Result, Tensor};
 use std::ops::Range;
@@ -85,8 +85,8 @@ pub fn max_pool2d(xs: &Tensor, config: &Pool2dConfig) -> Result<Tensor> {
         padding: config.padding,
         ceil_mode: config.ceil_mode,
     });
-    let out = check(&op, &[xs])?.shape;
-    run(op, &[xs], || {
+    let out = check(&op, &[xs])?;
+    plain(op, &[xs], || {
         let (_, _, h, w) = xs.dims4()?;
         let (rows, cols) = (config.inside(0, h, out[2]), config.inside(1, w, out[3]));
         portable::maximum(xs, &rows, &cols)
@@ -106,8 +106,8 @@ pub fn avg_pool2d(xs: &Tensor, config: &Pool2dConfig, count_include_pad: bool) -
         ceil_mode: config.ceil_mode,
         count_include_pad,
     });
-    let out = check(&op, &[xs])?.shape;
-    run(op, &[xs], || {
+    let out = check(&op, &[xs])?;
+    plain(op, &[xs], || {
         let (_, _, h, w) = xs.dims4()?;
         let averages = |axis: usize, input: usize, out: usize| {
             let ranges = config.inside(axis, input, out);
@@ -133,7 +133,7 @@ pub fn avg_pool2d(xs: &Tensor, config: &Pool2dConfig, count_include_pad: bool) -
 /// Where `xs` isn't `[N, C, H, W]` with at least one position, or a size is zero.
 pub fn adaptive_avg_pool2d(xs: &Tensor, out: [usize; 2]) -> Result<Tensor> {
     let op = Op::AdaptiveAvgPool2d(AdaptiveAvgPool2d { out });
-    run(op, &[xs], || {
+    plain(op, &[xs], || {
         let (_, _, h, w) = xs.dims4()?;
         let averages = |input: usize, out: usize| {
             let ranges = adaptive(input, out);
@@ -153,7 +153,7 @@ pub fn adaptive_avg_pool2d(xs: &Tensor, out: [usize; 2]) -> Result<Tensor> {
 /// As [`adaptive_avg_pool2d`].
 pub fn adaptive_max_pool2d(xs: &Tensor, out: [usize; 2]) -> Result<Tensor> {
     let op = Op::AdaptiveMaxPool2d(AdaptiveMaxPool2d { out });
-    run(op, &[xs], || {
+    plain(op, &[xs], || {
         let (_, _, h, w) = xs.dims4()?;
         portable::maximum(xs, &adaptive(h, out[0]), &adaptive(w, out[1]))
     })

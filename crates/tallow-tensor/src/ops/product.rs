@@ -1,7 +1,7 @@
 //! Matrix products.
 
 use super::dispatch::run;
-use super::portable;
+use super::{kernel, portable};
 use candle_core::{Result, Tensor};
 use tallow_graph::Op;
 
@@ -22,10 +22,21 @@ use tallow_graph::Op;
 /// # Ok::<(), candle_core::Error>(())
 /// ```
 pub fn linear(xs: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
-    let inputs: Vec<&Tensor> = [xs, weight].into_iter().chain(bias).collect();
-    run(Op::Linear, &inputs, || {
-        portable::product::linear(xs, weight, bias)
-    })
+    let portable = || portable::product::linear(xs, weight, bias);
+    match bias {
+        None => run(
+            Op::Linear,
+            [xs, weight],
+            |[xs, weight], out| kernel::linear(xs, weight, None, out),
+            portable,
+        ),
+        Some(bias) => run(
+            Op::Linear,
+            [xs, weight, bias],
+            |[xs, weight, bias], out| kernel::linear(xs, weight, Some(bias), out),
+            portable,
+        ),
+    }
 }
 
 /// Matrix product: `[.., M, K]` times `[.., K, N]` gives `[.., M, N]`; leading dimensions broadcast. PyTorch's
@@ -34,5 +45,10 @@ pub fn linear(xs: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Ten
 /// # Errors
 /// Where the sizes don't fit.
 pub fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    run(Op::MatMul, &[a, b], || portable::product::matmul(a, b))
+    run(
+        Op::MatMul,
+        [a, b],
+        |[a, b], out| kernel::matmul(a, b, out),
+        || portable::product::matmul(a, b),
+    )
 }

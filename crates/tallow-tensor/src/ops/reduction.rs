@@ -1,6 +1,6 @@
 //! Sums and means over dimensions.
 
-use super::dispatch::run;
+use super::dispatch::plain;
 use candle_core::{Result, Tensor};
 use tallow_graph::{
     Op,
@@ -16,7 +16,7 @@ pub fn mean(xs: &Tensor, dims: &[usize], keep_dim: bool) -> Result<Tensor> {
         dims: dims.to_vec(),
         keep_dim,
     });
-    run(op, &[xs], || match keep_dim {
+    plain(op, &[xs], || match keep_dim {
         true => xs.mean_keepdim(dims),
         false => xs.mean(dims),
     })
@@ -31,7 +31,7 @@ pub fn sum(xs: &Tensor, dims: &[usize], keep_dim: bool) -> Result<Tensor> {
         dims: dims.to_vec(),
         keep_dim,
     });
-    run(op, &[xs], || match keep_dim {
+    plain(op, &[xs], || match keep_dim {
         true => xs.sum_keepdim(dims),
         false => xs.sum(dims),
     })

@@ -1,6 +1,6 @@
 //! Operations that move elements without changing them; candle's own, whose gradients are right.
 
-use super::dispatch::{invalid, run};
+use super::dispatch::{invalid, plain};
 use candle_core::{Result, Tensor};
 use tallow_graph::{
     Op,
@@ -22,7 +22,7 @@ use tallow_graph::{
 /// # Ok::<(), candle_core::Error>(())
 /// ```
 pub fn concat(xs: &[&Tensor], dim: usize) -> Result<Tensor> {
-    run(Op::Concat(Concat { dim }), xs, || Tensor::cat(xs, dim))
+    plain(Op::Concat(Concat { dim }), xs, || Tensor::cat(xs, dim))
 }
 
 /// The same elements, row-major, in another shape of as many elements. PyTorch's `reshape`.
@@ -33,7 +33,7 @@ pub fn reshape(xs: &Tensor, shape: &[usize]) -> Result<Tensor> {
     let op = Op::Reshape(Reshape {
         shape: shape.to_vec(),
     });
-    run(op, &[xs], || xs.reshape(shape))
+    plain(op, &[xs], || xs.reshape(shape))
 }
 
 /// Joins all dimensions from `start_dim` on: `flatten(xs, 1)` makes `[N, C, H, W]` `[N, C * H * W]`.
@@ -68,7 +68,7 @@ pub fn permute(xs: &Tensor, dims: &[usize]) -> Result<Tensor> {
     let op = Op::Permute(Permute {
         dims: dims.to_vec(),
     });
-    run(op, &[xs], || xs.permute(dims))
+    plain(op, &[xs], || xs.permute(dims))
 }
 
 /// Swaps two dimensions. PyTorch's `transpose`.
@@ -97,7 +97,7 @@ pub fn slice(xs: &Tensor, dim: usize, start: usize, end: usize) -> Result<Tensor
         end,
         step: 1,
     });
-    run(op, &[xs], || xs.narrow(dim, start, end - start))
+    plain(op, &[xs], || xs.narrow(dim, start, end - start))
 }
 
 /// Repeats dimensions of size 1, and adds leading ones, to reach `shape`. PyTorch's `expand`.
@@ -108,5 +108,5 @@ pub fn expand(xs: &Tensor, shape: &[usize]) -> Result<Tensor> {
     let op = Op::Expand(Expand {
         shape: shape.to_vec(),
     });
-    run(op, &[xs], || xs.broadcast_as(shape))
+    plain(op, &[xs], || xs.broadcast_as(shape))
 }

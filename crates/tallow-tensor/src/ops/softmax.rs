@@ -1,6 +1,6 @@
 //! Softmax and its logarithm.
 
-use super::dispatch::run;
+use super::dispatch::plain;
 use super::portable::loss as portable;
 use candle_core::{Result, Tensor};
 use tallow_graph::{
@@ -22,7 +22,7 @@ use tallow_graph::{
 /// # Ok::<(), candle_core::Error>(())
 /// ```
 pub fn softmax(xs: &Tensor, dim: usize) -> Result<Tensor> {
-    run(Op::Softmax(Softmax { dim }), &[xs], || {
+    plain(Op::Softmax(Softmax { dim }), &[xs], || {
         portable::softmax(xs, dim)
     })
 }
@@ -32,7 +32,7 @@ pub fn softmax(xs: &Tensor, dim: usize) -> Result<Tensor> {
 /// # Errors
 /// As [`softmax`].
 pub fn log_softmax(xs: &Tensor, dim: usize) -> Result<Tensor> {
-    run(Op::LogSoftmax(LogSoftmax { dim }), &[xs], || {
+    plain(Op::LogSoftmax(LogSoftmax { dim }), &[xs], || {
         portable::log_softmax(xs, dim)
     })
 }

@@ -1,0 +1,235 @@
+//! Matrix products through one GEMM, in any orientation.
+
+use candle_core::{Result, Tensor};
+use tallow_kernels::gemm::{self, BatchSteps, GemmArgs};
+
+use super::Kernel;
+use super::tape::Outcome;
+
+/// A row-major matrix, read as it is or transposed.
+#[derive(Clone, Copy)]
+pub(super) struct Matrix<'a> {
+    values: &'a [f32],
+    /// Columns as stored.
+    width: usize,
+    transposed: bool,
+}
+
+impl<'a> Matrix<'a> {
+    pub(super) fn new(values: &'a [f32], width: usize) -> Self {
+        Self {
+            values,
+            width,
+            transposed: false,
+        }
+    }
+
+    pub(super) fn t(self) -> Self {
+        Self {
+            transposed: !self.transposed,
+            ..self
+        }
+    }
+
+    fn strides(&self) -> (usize, usize) {
+        match self.transposed {
+            false => (self.width, 1),
+            true => (1, self.width),
+        }
+    }
+}
+
+/// Batch, rows, terms and columns of a batch of products.
+#[derive(Clone, Copy)]
+pub(super) struct Sizes {
+    pub(super) batch: usize,
+    pub(super) m: usize,
+    pub(super) k: usize,
+    pub(super) n: usize,
+}
+
+impl Sizes {
+    fn one(m: usize, k: usize, n: usize) -> Self {
+        Self { batch: 1, m, k, n }
+    }
+}
+
+/// `c = alpha a b + beta c` for each of a batch of matrices stored one after the other.
+pub(super) fn product(
+    sizes: Sizes,
+    a: Matrix<'_>,
+    b: Matrix<'_>,
+    c: &mut [f32],
+    [alpha, beta]: [f32; 2],
+) -> Outcome<()> {
+    let Sizes { batch, m, k, n } = sizes;
+    let ((a_rs, a_cs), (b_rs, b_cs)) = (a.strides(), b.strides());
+    let steps = BatchSteps {
+        a: m * k,
+        b: k * n,
+        c: m * n,
+    };
+    gemm::batched(
+        batch,
+        steps,
+        GemmArgs {
+            m,
+            n,
+            k,
+            a: a.values,
+            a_rs,
+            a_cs,
+            b: b.values,
+            b_rs,
+            b_cs,
+            c,
+            c_rs: n,
+            c_cs: 1,
+            alpha,
+            beta,
+        },
+    )
+}
+
+/// Overwrites `c`.
+pub(super) const SET: [f32; 2] = [1., 0.];
+/// Adds to `c`.
+const ADD: [f32; 2] = [1., 1.];
+
+/// `xs` `[.., I]`, `weight` `[O, I]`, optional bias `[O]`.
+pub(crate) fn linear(
+    xs: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    out: &[usize],
+) -> Result<Tensor> {
+    let (o, i) = weight.dims2()?;
+    let rows = xs.elem_count() / i;
+    let dx = move |w: &[f32], dy: &[f32], dx: &mut [f32]| {
+        product(
+            Sizes::one(rows, o, i),
+            Matrix::new(dy, o),
+            Matrix::new(w, i),
+            dx,
+            SET,
+        )
+    };
+    let dw = move |x: &[f32], dy: &[f32], dw: &mut [f32]| {
+        product(
+            Sizes::one(o, rows, i),
+            Matrix::new(dy, o).t(),
+            Matrix::new(x, i),
+            dw,
+            SET,
+        )
+    };
+    let y = move |x: &[f32], w: &[f32], y: &mut [f32], factors| {
+        product(
+            Sizes::one(rows, i, o),
+            Matrix::new(x, i),
+            Matrix::new(w, i).t(),
+            y,
+            factors,
+        )
+    };
+    match bias {
+        None => Kernel::new(
+            "linear",
+            out,
+            move |[x, w], ys| y(x, w, ys, SET),
+            move |b| {
+                let [x, w] = b.inputs;
+                Ok([
+                    b.gradient(0, |grad| dx(w, b.grad, grad))?,
+                    b.gradient(1, |grad| dw(x, b.grad, grad))?,
+                ])
+            },
+        )
+        .apply([xs, weight]),
+        Some(bias) => Kernel::new(
+            "linear",
+            out,
+            move |[x, w, bias], ys| {
+                ys.chunks_exact_mut(o)
+                    .for_each(|row| row.copy_from_slice(bias));
+                y(x, w, ys, ADD)
+            },
+            move |b| {
+                let [x, w, _] = b.inputs;
+                Ok([
+                    b.gradient(0, |grad| dx(w, b.grad, grad))?,
+                    b.gradient(1, |grad| dw(x, b.grad, grad))?,
+                    b.gradient(2, |grad| sum_rows(b.grad, grad))?,
+                ])
+            },
+        )
+        .apply([xs, weight, bias]),
+    }
+}
+
+/// The sum of the rows of `rows`, as a product with a row of ones.
+fn sum_rows(rows: &[f32], sum: &mut [f32]) -> Outcome<()> {
+    let count = rows.len() / sum.len().max(1);
+    let ones = vec![1f32; count];
+    product(
+        Sizes::one(1, count, sum.len()),
+        Matrix::new(&ones, count),
+        Matrix::new(rows, sum.len()),
+        sum,
+        SET,
+    )
+}
+
+/// `[.., M, K]` times `[.., K, N]`.
+pub(crate) fn matmul(a: &Tensor, b: &Tensor, out: &[usize]) -> Result<Tensor> {
+    let (k, n) = (b.dims()[b.rank() - 2], b.dims()[b.rank() - 1]);
+    let batch_rank = out.len() - 2;
+    if b.rank() == 2 && a.rank() > 2 {
+        // One matrix for the whole batch: its rows are those of one product.
+        let rows = a.reshape((a.elem_count() / k, k))?;
+        let flat = [rows.dims()[0], n];
+        return matmul(&rows, b, &flat)?.reshape(out);
+    }
+    let spread = |operand: &Tensor| -> Result<Tensor> {
+        let mut shape = out[..batch_rank].to_vec();
+        shape.extend(&operand.dims()[operand.rank() - 2..]);
+        if shape == operand.dims() {
+            return Ok(operand.clone());
+        }
+        operand.broadcast_as(shape)?.contiguous()
+    };
+    let (a, b) = (spread(a)?, spread(b)?);
+    let sizes = Sizes {
+        batch: out[..batch_rank].iter().product(),
+        m: out[batch_rank],
+        k,
+        n,
+    };
+    Kernel::new(
+        "matmul",
+        out,
+        move |[a, b], c| product(sizes, Matrix::new(a, k), Matrix::new(b, n), c, SET),
+        move |bwd| {
+            let [a, b] = bwd.inputs;
+            let Sizes { batch, m, k, n } = sizes;
+            let da = Sizes {
+                batch,
+                m,
+                k: n,
+                n: k,
+            };
+            let db = Sizes {
+                batch,
+                m: k,
+                k: m,
+                n,
+            };
+            let dc = Matrix::new(bwd.grad, n);
+            Ok([
+                bwd.gradient(0, |grad| product(da, dc, Matrix::new(b, n).t(), grad, SET))?,
+                bwd.gradient(1, |grad| product(db, Matrix::new(a, k).t(), dc, grad, SET))?,
+            ])
+        },
+    )
+    .apply([&a, &b])
+}
