@@ -85,10 +85,14 @@ pub(crate) fn ln<I: Isa>(x: f32) -> f32 {
     I::fma(e, LN_2_HIGH, f + I::fma(e, LN_2_LOW, tail))
 }
 
-/// `ln x` of a positive, finite `x`, in double precision: one a row, where the row was summed.
+/// `ln x` of a positive, normal, finite `x`, in double precision: one a row, where the row was
+/// summed. NaN for NaN.
 pub(crate) fn ln_f64(x: f64) -> f64 {
     const SQRT_HALF: u64 = 0x3fe6_a09e_667f_3bcd;
     const ONE: u64 = 0x3ff0_0000_0000_0000;
+    if x.is_nan() {
+        return x;
+    }
     let bits = x.to_bits().wrapping_add(ONE - SQRT_HALF);
     let exponent = (bits >> 52) as i64 - 1023;
     let mantissa = f64::from_bits((bits & 0x000f_ffff_ffff_ffff) + SQRT_HALF);
@@ -150,7 +154,7 @@ pub(crate) fn erf<I: Isa>(x: f32) -> f32 {
     let log_erfc = polynomial::<I, 7>(
         t,
         [
-            -2.070_173_1e-4,
+            -2.070_173e-4,
             -0.127_627_36,
             -0.637_265_8,
             -0.103_856_31,

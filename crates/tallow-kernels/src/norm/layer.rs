@@ -147,6 +147,9 @@ dispatch! {
 const COLUMNS: usize = 4 * LANES;
 const BLOCKS: usize = COLUMNS / LANES;
 
+/// Rows of `x` and `dy`, with each row's mean and inverse deviation.
+type NormalisedRows<'a> = (Rows<&'a [f32]>, Rows<&'a [f32]>, &'a [f32], &'a [f32]);
+
 /// `dgamma` and `dbeta` of one block of columns.
 type ColumnSums = [[f64; COLUMNS]; 2];
 
@@ -163,8 +166,7 @@ fn parameter_gradients(
     for_each(width, COLUMNS, (dgamma, dbeta), |first, (dgamma, dbeta)| {
         let columns = first..first + dgamma.len();
         let data = (rows(x, width), rows(dy, width), mean, invstd);
-        let leaf = |_, data: (Rows<&[f32]>, Rows<&[f32]>, &[f32], &[f32])| {
-            let (x, dy, mean, invstd) = data;
+        let leaf = |_, (x, dy, mean, invstd): NormalisedRows<'_>| {
             columns_leaf(width, columns.clone(), x.data, dy.data, mean, invstd)
         };
         let sums = reduce(mean.len(), grain(COLUMNS), data, leaf, add_column_sums);

@@ -50,7 +50,8 @@ pub(crate) trait Isa {
     fn sums(sums: Self::Sums) -> [f64; LANES];
 }
 
-/// [`Level::Portable`](super::Level::Portable).
+/// [`Level::Portable`](super::Level::Portable). Never fuses, so that its results are the same on
+/// every CPU; random numbers use it at all levels.
 pub(crate) struct Portable;
 
 #[inline(always)]
@@ -59,7 +60,7 @@ fn zip<T: Copy, U: Copy, R>(a: [T; LANES], b: [U; LANES], f: impl Fn(T, U) -> R)
 }
 
 impl Isa for Portable {
-    const FMA: bool = cfg!(any(target_feature = "fma", target_arch = "aarch64"));
+    const FMA: bool = false;
     type Floats = [f32; LANES];
     type Sums = [f64; LANES];
 
