@@ -3,11 +3,14 @@
 //! A training ends early for one of five reasons: it was set up wrongly ([`Error::Setting`]), its data fails
 //! ([`Error::Data`], [`Error::NoBatches`]), the computation fails ([`Error::Tensor`]) or gives numbers nothing can be
 //! learned from ([`Error::NonFinite`], [`Error::NoGradient`]), a checkpoint can't be written or doesn't fit
-//! ([`Error::Io`], [`Error::Checkpoint`]), or a hook says so ([`Error::Hook`]). Each message says what was
+//! ([`Error::Folder`], [`Error::File`], [`Error::Checkpoint`]), or a hook says so ([`Error::Hook`]). Each message says what was
 //! asked, what was found, and what to do.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
+
+use candle_core::DType;
+use tallow_tensor::params::LoadReport;
 
 /// `Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -42,19 +45,6 @@ pub enum Error {
         epoch: u64,
     },
 
-    /// A checkpoint is older or newer in the epoch than its source is long.
-    #[error(
-        "the checkpoint stands after batch {done} of epoch {epoch}, but the training source gave only {found}; resume with the data and batch size that the checkpoint was made with"
-    )]
-    EpochTooShort {
-        /// The epoch.
-        epoch: u64,
-        /// Batches of it that the checkpoint says are done.
-        done: u64,
-        /// Batches that the source gave.
-        found: u64,
-    },
-
     /// A tensor operation failed: in the model, in the loss, or in an update.
     #[error(transparent)]
     Tensor(Box<candle_core::Error>),
@@ -82,16 +72,18 @@ pub enum Error {
         parameters: usize,
     },
 
-    /// A file could not be read or written.
-    #[error("can't {action} {}: {source}", path.display())]
-    Io {
-        /// What was tried, such as "write".
-        action: &'static str,
-        /// The file.
+    /// The folder for a checkpoint could not be made.
+    #[error("can't make the folder {}: {source}", path.display())]
+    Folder {
+        /// The folder.
         path: PathBuf,
         /// What the operating system says.
         source: std::io::Error,
     },
+
+    /// A file could not be read or written, or is no safetensors file; the message names it.
+    #[error(transparent)]
+    File(Box<tallow_tensor::Error>),
 
     /// A checkpoint is damaged, or not one for this training. Nothing was changed.
     #[error("{}: {problem}", path.display())]
@@ -141,15 +133,6 @@ impl Error {
         })
     }
 
-    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
-        let path = path.to_owned();
-        move |source| Self::Io {
-            action,
-            path,
-            source,
-        }
-    }
-
     pub(crate) fn checkpoint(path: &Path, problem: CheckpointProblem) -> Self {
         Self::Checkpoint {
             path: path.to_owned(),
@@ -161,6 +144,15 @@ impl Error {
 impl From<candle_core::Error> for Error {
     fn from(error: candle_core::Error) -> Self {
         Self::Tensor(Box::new(error))
+    }
+}
+
+impl From<tallow_tensor::Error> for Error {
+    fn from(error: tallow_tensor::Error) -> Self {
+        match error {
+            tallow_tensor::Error::Candle(error) => error.into(),
+            other => Self::File(Box::new(other)),
+        }
     }
 }
 
@@ -186,13 +178,13 @@ pub enum BadValue {
     },
     /// A module made it from good input.
     #[error(
-        "the first NaN or infinite value comes out of {operation} in module `{module}`; lower the learning rate, or check that module"
+        "its first NaN or infinite value comes out of {operation} in module `{module}`; lower the learning rate, or check that module"
     )]
     Module {
         /// The module's path; empty for the model itself.
         module: String,
         /// The operation in it.
-        operation: String,
+        operation: &'static str,
     },
     /// The model's outputs hold it, but no module that Tallow can look into made it.
     #[error(
@@ -213,10 +205,6 @@ pub enum BadValue {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckpointProblem {
-    /// The file is no safetensors file, or its end is missing.
-    #[error("not a whole safetensors file ({0}); take an earlier checkpoint")]
-    NotSafetensors(String),
-
     /// The file holds tensors, but no state of a training.
     #[error(
         "a safetensors file without the state of a training; to start from its parameters alone, load them with `Params::load`"
@@ -244,10 +232,20 @@ pub enum CheckpointProblem {
     },
 
     /// The parameters are those of another model.
-    #[error("a checkpoint of another model: {differences}")]
-    OtherModel {
-        /// The first differences, and how many there are.
-        differences: String,
+    #[error("a checkpoint of another model: {0}")]
+    OtherModel(Box<LoadReport>),
+
+    /// A parameter has another element type.
+    #[error(
+        "`{name}` is {found:?} in the checkpoint and {expected:?} in the model; build the model with the checkpoint's type, or load the parameters alone with `Params::load`"
+    )]
+    OtherType {
+        /// The first such parameter.
+        name: String,
+        /// The model's type.
+        expected: DType,
+        /// The checkpoint's type.
+        found: DType,
     },
 
     /// The optimizer is another one, or its state does not fit.

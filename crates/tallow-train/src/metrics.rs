@@ -193,6 +193,10 @@ impl Tally {
         Ok(())
     }
 
+    pub(crate) fn samples(&self) -> u64 {
+        self.loss.samples()
+    }
+
     /// The means so far; none before the first counted sample.
     pub(crate) fn metrics(&self, measure: Measure) -> Option<Metrics> {
         let samples = self.loss.samples();

@@ -11,7 +11,7 @@ struct Golden {
 }
 
 fn golden() -> Golden {
-    serde_json::from_str(include_str!("golden/schedules.json")).unwrap()
+    serde_json::from_str(include_str!("../golden/schedules.json")).unwrap()
 }
 
 #[test]

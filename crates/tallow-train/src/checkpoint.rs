@@ -1,0 +1,99 @@
+//! Checkpoints: all of a training in one safetensors file, written whole or not at all, resumed to the bit.
+//!
+//! The model's parameters and buffers stand in the file under their own names, so that
+//! [`Params::load`](tallow_tensor::Params::load) and Python read it as they read any weights. The optimizer's tensors
+//! stand under a reserved prefix, `__tallow__.optimizer.<slot>.<parameter>`, and everything else is JSON in the file's
+//! metadata under the key `tallow`. The format is in `format`; when to write is decided by [`Checkpointing`] or a hook
+//! of your own; that a file is replaced as a whole is the work of [`tallow_tensor::params::write_tensors`].
+
+mod format;
+mod hook;
+
+use std::path::Path;
+
+use candle_core::Tensor;
+use indexmap::IndexMap;
+use tallow_tensor::params::{Params, Strict};
+use tallow_tensor::rng;
+
+use crate::trainer::State;
+use crate::{CheckpointProblem, Error, Result};
+use format::{Checkpoint, Metadata, OptimizerMetadata};
+
+pub use hook::Checkpointing;
+
+/// Writes the whole of a training to `path`, whose folder is made if it is missing.
+pub(crate) fn save(state: &State, path: &Path) -> Result<()> {
+    make_folder_of(path)?;
+    let optimizer = state.optimizer.state();
+    let entries = state.params.iter();
+    let frozen = entries.filter(|entry| entry.frozen);
+    let metadata = Metadata {
+        training: state.position.clone(),
+        rng: rng::state(),
+        frozen: frozen.map(|entry| entry.name).collect(),
+        optimizer: OptimizerMetadata::of(&optimizer),
+    };
+    let entries = state.params.iter();
+    let parameters = entries.map(|entry| (entry.name, entry.var.as_detached_tensor()));
+    let checkpoint = Checkpoint {
+        tensors: parameters.collect(),
+        optimizer,
+        metadata,
+    };
+    checkpoint.write(path)
+}
+
+/// Puts a training where the checkpoint at `path` stands. On an error the parameters are unchanged.
+pub(crate) fn resume(state: &mut State, path: &Path) -> Result<()> {
+    let checkpoint = Checkpoint::read(path, state.params.device())?;
+    let refuse = |problem| Error::checkpoint(path, problem);
+    same_types(&state.params, &checkpoint.tensors).map_err(refuse)?;
+    let loaded = state.optimizer.load_state(&checkpoint.optimizer);
+    loaded.map_err(|error| refuse(CheckpointProblem::Optimizer(error.to_string())))?;
+
+    let loaded = state.params.load_tensors(&checkpoint.tensors, Strict::Yes);
+    loaded.map_err(|error| match error {
+        tallow_tensor::Error::Load { report, .. } => refuse(CheckpointProblem::OtherModel(report)),
+        other => other.into(),
+    })?;
+    let metadata = checkpoint.metadata;
+    state.params.unfreeze("");
+    for name in &metadata.frozen {
+        state.params.freeze(name);
+    }
+    rng::restore(metadata.rng);
+    state.position = metadata.training;
+    Ok(())
+}
+
+/// Loading weights converts between float types; going on with a training to the bit can't.
+fn same_types(
+    params: &Params,
+    tensors: &IndexMap<String, Tensor>,
+) -> Result<(), CheckpointProblem> {
+    for entry in params {
+        let stored = tensors.get(&entry.name).map(Tensor::dtype);
+        if let Some(found) = stored.filter(|&stored| stored != entry.var.dtype()) {
+            return Err(CheckpointProblem::OtherType {
+                expected: entry.var.dtype(),
+                found,
+                name: entry.name,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Makes the folder that `path` lies in.
+fn make_folder_of(path: &Path) -> Result<()> {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => {
+            std::fs::create_dir_all(folder).map_err(|source| Error::Folder {
+                path: folder.to_owned(),
+                source,
+            })
+        }
+        _ => Ok(()),
+    }
+}

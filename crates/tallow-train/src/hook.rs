@@ -1,0 +1,264 @@
+//! Code that runs at fixed points of a training: the [`Hook`] trait, and [`HookContext`], what a hook sees and may change.
+//!
+//! The trainer calls the hooks; [`Checkpointing`](crate::Checkpointing) and the progress display are hooks themselves.
+
+use std::path::Path;
+
+use candle_core::backprop::GradStore;
+use tallow_tensor::Params;
+
+use crate::metrics::Metrics;
+use crate::trainer::State;
+use crate::{Error, History, Optimizer, Result, checkpoint};
+
+/// Code of your own at the points of a training. Every method does nothing unless you write it.
+///
+/// ```text
+/// on_fit_begin
+///   on_epoch_begin
+///     on_step_begin      the learning rate is set, and can be changed
+///     on_gradients       after the backward pass, before the update
+///     on_step_end        loss and running metrics include this step
+///     ...
+///     on_evaluate_begin
+///     on_evaluate_end    evaluation() holds its metrics
+///   on_epoch_end         history() ends with this epoch
+///   ...
+/// on_fit_end
+/// ```
+///
+/// Hooks are called in the order they were added. An error ends the training and comes out of
+/// [`fit`](crate::Trainer::fit); begin and end pair up except then, and except that an epoch cut short by
+/// [`request_stop`](HookContext::request_stop) has no `on_epoch_end`.
+///
+/// ```
+/// use tallow_train::{Hook, HookContext, Result};
+///
+/// /// Stops as soon as the evaluation accuracy is good enough.
+/// struct StopAt { accuracy: f64 }
+///
+/// impl Hook for StopAt {
+///     fn on_epoch_end(&mut self, context: &mut HookContext<'_>) -> Result<()> {
+///         if context.evaluation().is_some_and(|metrics| metrics.accuracy >= self.accuracy) {
+///             context.request_stop();
+///         }
+///         Ok(())
+///     }
+/// }
+/// ```
+pub trait Hook {
+    /// Before the first epoch of this call of `fit`.
+    ///
+    /// # Errors
+    ///
+    /// Any error ends the training; so in every method.
+    fn on_fit_begin(&mut self, _context: &mut HookContext<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    /// After the last epoch, also when a stop was requested.
+    ///
+    /// # Errors
+    ///
+    /// Comes out of `fit`.
+    fn on_fit_end(&mut self, _context: &mut HookContext<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Before the first batch of an epoch; after a resume in the middle of one, before its next batch.
+    ///
+    /// # Errors
+    ///
+    /// Ends the training.
+    fn on_epoch_begin(&mut self, _context: &mut HookContext<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    /// After an epoch and its evaluation.
+    ///
+    /// # Errors
+    ///
+    /// Ends the training.
+    fn on_epoch_end(&mut self, _context: &mut HookContext<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Before a step; the place for [`set_lr`](HookContext::set_lr).
+    ///
+    /// # Errors
+    ///
+    /// Ends the training.
+    fn on_step_begin(&mut self, _context: &mut HookContext<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Between the backward pass and the update; `gradients` may be read and replaced, for clipping say.
+    ///
+    /// # Errors
+    ///
+    /// Ends the training before the update.
+    fn on_gradients(
+        &mut self,
+        _context: &mut HookContext<'_>,
+        _gradients: &mut GradStore,
+    ) -> Result<()> {
+        Ok(())
+    }
+
+    /// After a step and its update.
+    ///
+    /// # Errors
+    ///
+    /// Ends the training.
+    fn on_step_end(&mut self, _context: &mut HookContext<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Before an evaluation, within `fit` or called by itself.
+    ///
+    /// # Errors
+    ///
+    /// Ends the evaluation.
+    fn on_evaluate_begin(&mut self, _context: &mut HookContext<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    /// After an evaluation.
+    ///
+    /// # Errors
+    ///
+    /// Ends the evaluation.
+    fn on_evaluate_end(&mut self, _context: &mut HookContext<'_>) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Where the training stands, for hooks to read and to steer.
+pub struct HookContext<'a> {
+    state: &'a mut State,
+}
+
+impl<'a> HookContext<'a> {
+    pub(crate) fn new(state: &'a mut State) -> Self {
+        Self { state }
+    }
+
+    /// The current epoch, counted from 0; in `on_epoch_end` the one just finished.
+    pub fn epoch(&self) -> u64 {
+        self.state.current_epoch
+    }
+
+    /// How many epochs the training has in all.
+    pub fn epochs(&self) -> u64 {
+        self.state.epochs
+    }
+
+    /// Steps done since the training began, over all epochs and resumes.
+    pub fn step(&self) -> u64 {
+        self.state.position.step
+    }
+
+    /// Batches of the current epoch that are done.
+    pub fn batch(&self) -> u64 {
+        self.state.current_batch
+    }
+
+    /// Batches in an epoch, if the training source knows.
+    pub fn batches(&self) -> Option<u64> {
+        self.state.position.batches
+    }
+
+    /// The learning rate of the current step.
+    pub fn lr(&self) -> f64 {
+        self.state.lr
+    }
+
+    /// Sets the learning rate of the coming step; the schedule sets the one after it again. In `on_step_begin`.
+    pub fn set_lr(&mut self, lr: f64) {
+        self.state.lr = lr;
+    }
+
+    /// The rate that the schedule scales.
+    pub fn base_lr(&self) -> f64 {
+        self.state.position.base_lr
+    }
+
+    /// Sets the rate that the schedule scales, for all steps to come.
+    pub fn set_base_lr(&mut self, lr: f64) {
+        self.state.position.base_lr = lr;
+    }
+
+    /// Ends the training after the current step, or after the current epoch in `on_epoch_end`.
+    pub fn request_stop(&mut self) {
+        self.state.stop = true;
+    }
+
+    /// Whether a stop was requested.
+    pub fn stop_requested(&self) -> bool {
+        self.state.stop
+    }
+
+    /// The loss of the last step of this call of `fit`.
+    pub fn loss(&self) -> Option<f64> {
+        self.state.loss
+    }
+
+    /// Means over the training samples of the current epoch so far; none before its first step.
+    pub fn running(&self) -> Option<Metrics> {
+        self.state.position.tally.metrics(self.state.measure)
+    }
+
+    /// The metrics of the last evaluation.
+    pub fn evaluation(&self) -> Option<&Metrics> {
+        self.state.evaluation.as_ref()
+    }
+
+    /// The finished epochs.
+    pub fn history(&self) -> &History {
+        &self.state.position.history
+    }
+
+    /// Writes a number into the current epoch's [record](crate::EpochRecord::recorded); from `on_epoch_end` on, into
+    /// the record of the epoch just finished. A later value of the same name replaces an earlier one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Setting`] for NaN and infinity, which JSON can't hold.
+    pub fn record(&mut self, name: &str, value: f64) -> Result<()> {
+        let what = "a recorded value";
+        Error::require(
+            value.is_finite(),
+            what,
+            "finite",
+            &format!("{name} = {value}"),
+        )?;
+        let position = &mut self.state.position;
+        let finished = position.history.epochs.last_mut();
+        let record = match finished {
+            Some(record) if !self.state.within_epoch => &mut record.recorded,
+            _ => &mut position.recorded,
+        };
+        record.insert(name.to_string(), value);
+        Ok(())
+    }
+
+    /// The model's parameters, to read, freeze or unfreeze.
+    pub fn params(&self) -> &Params {
+        &self.state.params
+    }
+
+    /// The optimizer and, through [`state`](Optimizer::state), what it remembers.
+    pub fn optimizer(&self) -> &dyn Optimizer {
+        self.state.optimizer.as_ref()
+    }
+
+    /// Writes all that is needed to go on from here, in one safetensors file. What stood at `path` before stays whole
+    /// until the new file is.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::File`] names the file; the former one is untouched then.
+    pub fn save_checkpoint(&self, path: impl AsRef<Path>) -> Result<()> {
+        checkpoint::save(self.state, path.as_ref())
+    }
+}

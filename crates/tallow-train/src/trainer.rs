@@ -1,0 +1,96 @@
+//! The training loop: [`Trainer`], its [builder](TrainerBuilder), and the state that hooks see and checkpoints hold.
+//!
+//! In order: settings (`builder`), where a training stands (`state`), the loop over epochs (`fit`), one step (`step`),
+//! evaluation (`evaluate`), and what to say when a loss is not finite (`diagnosis`). The model is anything with
+//! [`ModuleT`]; where batches come from is the business of `tallow_data`.
+
+mod builder;
+mod diagnosis;
+mod evaluate;
+mod fit;
+mod state;
+mod step;
+
+use std::path::Path;
+
+use candle_nn::ModuleT;
+use tallow_tensor::Params;
+
+use crate::{History, Hook, HookContext, Loss, Optimizer, Result, checkpoint};
+use builder::SchedulePlan;
+
+pub use builder::TrainerBuilder;
+pub(crate) use state::{Position, State};
+
+/// Trains a model: epochs of steps, an evaluation after each, hooks at fixed points, checkpoints to resume from.
+///
+/// A step is the forward pass, the loss, the backward pass and the update. Before it, the thread's random streams are
+/// set to (seed, step), so dropout draws the same in every run and after every resume: the same seed gives the same
+/// bits, for any number of threads.
+///
+/// The trainer goes on from where it stands: a second call of [`fit`](Trainer::fit) does the epochs that are left.
+pub struct Trainer<M> {
+    model: M,
+    loss: Box<dyn Loss>,
+    schedule: SchedulePlan,
+    hooks: Vec<Box<dyn Hook>>,
+    state: State,
+}
+
+impl<M: ModuleT> Trainer<M> {
+    /// The settings of a training of `model`, whose parameters are `params`.
+    pub fn builder(model: M, params: Params) -> TrainerBuilder<M> {
+        TrainerBuilder::new(model, params)
+    }
+
+    /// The model.
+    pub fn model(&self) -> &M {
+        &self.model
+    }
+
+    /// Gives the model back; its parameters stay what training made them.
+    pub fn into_model(self) -> M {
+        self.model
+    }
+
+    /// The model's parameters.
+    pub fn params(&self) -> &Params {
+        &self.state.params
+    }
+
+    /// The optimizer.
+    pub fn optimizer(&self) -> &dyn Optimizer {
+        self.state.optimizer.as_ref()
+    }
+
+    /// The finished epochs, those before a resume included.
+    pub fn history(&self) -> &History {
+        &self.state.position.history
+    }
+
+    /// Steps done since the training began, over all epochs and resumes.
+    pub fn steps(&self) -> u64 {
+        self.state.position.step
+    }
+
+    /// Writes all that is needed to go on from here, in one safetensors file; see
+    /// [`HookContext::save_checkpoint`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::File`](crate::Error::File) names the file; a former one is untouched then.
+    pub fn save_checkpoint(&self, path: impl AsRef<Path>) -> Result<()> {
+        checkpoint::save(&self.state, path.as_ref())
+    }
+
+    /// Calls one method of every hook, in the order they were added.
+    fn notify(
+        &mut self,
+        mut call: impl FnMut(&mut dyn Hook, &mut HookContext<'_>) -> Result<()>,
+    ) -> Result<()> {
+        for hook in &mut self.hooks {
+            call(hook.as_mut(), &mut HookContext::new(&mut self.state))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,55 @@
+//! Evaluation in inference mode: [`Trainer::evaluate`].
+
+use candle_nn::ModuleT;
+use tallow_data::{Batch, BatchSource};
+use tallow_tensor::{no_grad, rng};
+
+use super::Trainer;
+use super::diagnosis::Pass;
+use super::step::scalar;
+use crate::metrics::{Metrics, Tally};
+use crate::{Error, Result};
+
+impl<M: ModuleT> Trainer<M> {
+    /// Measures the model on epoch 0 of `source`.
+    ///
+    /// The model runs with `train = false`: no dropout, batch norm with its running statistics. Nothing of the
+    /// training changes, and operations of [`tallow_tensor::ops`] keep no tape.
+    ///
+    /// # Errors
+    ///
+    /// Anything that goes wrong in data, model or hooks; [`Error::NonFinite`] for a loss that is not finite.
+    pub fn evaluate(&mut self, source: &dyn BatchSource) -> Result<Metrics> {
+        self.notify(|hook, context| hook.on_evaluate_begin(context))?;
+        let draws = rng::state();
+        let tally = self.tally(source);
+        rng::restore(draws);
+        let metrics = tally?.metrics(self.state.measure);
+        let metrics = metrics.ok_or(Error::NoBatches {
+            role: "evaluation",
+            epoch: 0,
+        })?;
+        self.state.evaluation = Some(metrics.clone());
+        self.notify(|hook, context| hook.on_evaluate_end(context))?;
+        Ok(metrics)
+    }
+
+    fn tally(&self, source: &dyn BatchSource) -> Result<Tally> {
+        let _guard = no_grad::enter();
+        let mut tally = Tally::default();
+        for (index, batch) in source.epoch(0)?.enumerate() {
+            self.measure(index, &batch?, &mut tally)?;
+        }
+        Ok(tally)
+    }
+
+    fn measure(&self, index: usize, batch: &Batch, tally: &mut Tally) -> Result<()> {
+        let outputs = self.model.forward_t(&batch.images, false)?.detach();
+        let loss = scalar(&self.loss.loss(&outputs, &batch.labels)?)?;
+        if !loss.is_finite() {
+            let pass = Pass::Evaluation { batch: index };
+            return Err(self.diagnose(pass, loss, batch, &outputs));
+        }
+        tally.add(loss, &outputs, &batch.labels, self.state.measure)
+    }
+}

@@ -1,0 +1,68 @@
+//! Where a training stands: [`Position`], which a checkpoint holds, and [`State`], which hooks see.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use tallow_tensor::Params;
+
+use crate::metrics::{Measure, Metrics, Tally};
+use crate::{History, LrSchedule, Optimizer};
+
+/// All that decides the steps to come, apart from parameters, optimizer and data.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Position {
+    /// The key of all randomness in the model.
+    pub(crate) seed: u64,
+    /// The epoch that the next batch belongs to.
+    pub(crate) epoch: u64,
+    /// Batches of that epoch that are done.
+    pub(crate) batch: u64,
+    /// Steps done over all epochs.
+    pub(crate) step: u64,
+    /// Batches in an epoch, if the training source knows.
+    pub(crate) batches: Option<u64>,
+    /// What the schedule scales.
+    pub(crate) base_lr: f64,
+    /// None before the first step.
+    pub(crate) schedule: Option<LrSchedule>,
+    /// Sums over the samples of the unfinished epoch.
+    pub(crate) tally: Tally,
+    /// What hooks recorded in the unfinished epoch.
+    pub(crate) recorded: BTreeMap<String, f64>,
+    /// The finished epochs.
+    pub(crate) history: History,
+}
+
+impl Position {
+    pub(crate) fn start(seed: u64, base_lr: f64) -> Self {
+        Self {
+            seed,
+            epoch: 0,
+            batch: 0,
+            step: 0,
+            batches: None,
+            base_lr,
+            schedule: None,
+            tally: Tally::default(),
+            recorded: BTreeMap::new(),
+            history: History::default(),
+        }
+    }
+}
+
+/// The whole of a training but model, loss and hooks.
+pub(crate) struct State {
+    pub(crate) params: Params,
+    pub(crate) optimizer: Box<dyn Optimizer>,
+    pub(crate) position: Position,
+    pub(crate) epochs: u64,
+    pub(crate) measure: Measure,
+    /// The epoch hooks are told of: at its end it still is the finished one, while the position is past it.
+    pub(crate) current_epoch: u64,
+    pub(crate) current_batch: u64,
+    pub(crate) within_epoch: bool,
+    pub(crate) lr: f64,
+    pub(crate) loss: Option<f64>,
+    pub(crate) evaluation: Option<Metrics>,
+    pub(crate) stop: bool,
+}

@@ -1,0 +1,64 @@
+//! One training step: forward, loss, backward, update.
+
+use candle_core::{DType, Tensor};
+use candle_nn::ModuleT;
+use tallow_data::Batch;
+use tallow_tensor::rng;
+
+use super::Trainer;
+use super::diagnosis::Pass;
+use crate::{Error, Result};
+
+impl<M: ModuleT> Trainer<M> {
+    pub(super) fn step(&mut self, batch: &Batch) -> Result<()> {
+        let position = &self.state.position;
+        let step = position.step;
+        let schedule = position.schedule.as_ref();
+        self.state.lr = schedule.map_or(position.base_lr, |s| s.lr(position.base_lr, step));
+        self.notify(|hook, context| hook.on_step_begin(context))?;
+        self.state.optimizer.set_lr(self.state.lr);
+
+        rng::begin_step(self.state.position.seed, step);
+        let outputs = self.model.forward_t(&batch.images, true)?;
+        let loss = self.loss.loss(&outputs, &batch.labels)?;
+        let outputs = outputs.detach();
+        let value = scalar(&loss)?;
+        if !value.is_finite() {
+            drop(loss);
+            return Err(self.diagnose(Pass::Training, value, batch, &outputs));
+        }
+
+        let mut gradients = loss.backward()?;
+        // The tape holds every activation; nothing after the backward pass needs them.
+        drop(loss);
+        self.notify(|hook, context| hook.on_gradients(context, &mut gradients))?;
+        let parameters = self.state.params.trainable();
+        let updated = self.state.optimizer.step(&parameters, &mut gradients)?;
+        if updated == 0 {
+            let parameters = parameters.len();
+            return Err(Error::NoGradient { step, parameters });
+        }
+        drop(gradients);
+
+        let state = &mut self.state;
+        let tally = &mut state.position.tally;
+        tally.add(value, &outputs, &batch.labels, state.measure)?;
+        state.position.step += 1;
+        state.position.batch += 1;
+        state.current_batch = state.position.batch;
+        state.loss = Some(value);
+        self.notify(|hook, context| hook.on_step_end(context))
+    }
+}
+
+/// The number in a loss.
+pub(super) fn scalar(loss: &Tensor) -> Result<f64> {
+    Error::require(
+        loss.elem_count() == 1,
+        "the loss",
+        "a single number",
+        &format!("a tensor of shape {:?}", loss.dims()),
+    )?;
+    let loss = loss.detach().flatten_all()?.to_dtype(DType::F64)?;
+    Ok(loss.to_vec1::<f64>()?[0])
+}

@@ -1,0 +1,10 @@
+//! Everything through the public API, a module a concern. One program, since linking candle is slow.
+
+mod checkpoint;
+mod hooks;
+mod metrics;
+mod optimizer;
+mod repeatable;
+mod schedule;
+mod toy;
+mod training;
