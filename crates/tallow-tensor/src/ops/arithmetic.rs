@@ -1,11 +1,13 @@
 //! Arithmetic with broadcasting.
 
-use super::dispatch::plain;
+use super::dispatch::run;
+use super::kernel;
 use candle_core::{Result, Tensor};
 use tallow_graph::{
     Op,
     op::{AddScalar, MulScalar},
 };
+use tallow_kernels::broadcast::Binary;
 
 /// `a + b`; sizes must be equal or 1, compared from the last dimension (PyTorch's broadcasting).
 ///
@@ -26,7 +28,7 @@ use tallow_graph::{
 /// # Ok::<(), candle_core::Error>(())
 /// ```
 pub fn add(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    plain(Op::Add, &[a, b], || a.broadcast_add(b))
+    binary(Op::Add, Binary::Add, a, b, Tensor::broadcast_add)
 }
 
 /// `a - b`; broadcasts as [`add`] does.
@@ -34,7 +36,7 @@ pub fn add(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// As [`add`].
 pub fn sub(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    plain(Op::Sub, &[a, b], || a.broadcast_sub(b))
+    binary(Op::Sub, Binary::Sub, a, b, Tensor::broadcast_sub)
 }
 
 /// `a * b`, element by element; broadcasts as [`add`] does.
@@ -42,7 +44,7 @@ pub fn sub(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// As [`add`].
 pub fn mul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    plain(Op::Mul, &[a, b], || a.broadcast_mul(b))
+    binary(Op::Mul, Binary::Mul, a, b, Tensor::broadcast_mul)
 }
 
 /// `a / b`, element by element; broadcasts as [`add`] does.
@@ -50,7 +52,7 @@ pub fn mul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// As [`add`].
 pub fn div(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    plain(Op::Div, &[a, b], || a.broadcast_div(b))
+    binary(Op::Div, Binary::Div, a, b, Tensor::broadcast_div)
 }
 
 /// `xs + value`. Any shape.
@@ -59,7 +61,12 @@ pub fn div(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 /// Where candle doesn't support the element type.
 pub fn add_scalar(xs: &Tensor, value: f64) -> Result<Tensor> {
     let op = Op::AddScalar(AddScalar { value });
-    plain(op, &[xs], || xs.affine(1., value))
+    run(
+        op,
+        [xs],
+        |[xs], out| kernel::add_scalar(xs, value, out),
+        || xs.affine(1., value),
+    )
 }
 
 /// `xs * value`. Any shape.
@@ -68,11 +75,31 @@ pub fn add_scalar(xs: &Tensor, value: f64) -> Result<Tensor> {
 /// Where candle doesn't support the element type.
 pub fn mul_scalar(xs: &Tensor, value: f64) -> Result<Tensor> {
     let op = Op::MulScalar(MulScalar { value });
-    plain(op, &[xs], || {
+    let portable = || {
         if value == 0. {
             // candle takes `affine(0, ..)` as the end of the tape, and gives no gradient in place of a zero one.
             return xs.mul(&xs.zeros_like()?);
         }
         xs.affine(value, 0.)
-    })
+    };
+    run(
+        op,
+        [xs],
+        |[xs], out| kernel::mul_scalar(xs, value, out),
+        portable,
+    )
+}
+
+fn binary(
+    op: Op,
+    kind: Binary,
+    a: &Tensor,
+    b: &Tensor,
+    portable: fn(&Tensor, &Tensor) -> Result<Tensor>,
+) -> Result<Tensor> {
+    let kernels = |[a, b]: &[Tensor; 2], out: &[usize]| match out.len() {
+        0..=kernel::MAX_AXES => kernel::binary(kind, a, b, out),
+        _ => portable(a, b),
+    };
+    run(op, [a, b], kernels, || portable(a, b))
 }

@@ -26,7 +26,7 @@ pub(super) fn run<const N: usize>(
     portable: impl FnOnce() -> Result<Tensor>,
 ) -> Result<Tensor> {
     let out = check(&op, &inputs)?;
-    let output = if inputs.iter().all(|input| suits_kernels(input)) {
+    let output = if suit_kernels(&inputs) {
         let mut contiguous = inputs.map(Tensor::clone);
         for input in &mut contiguous {
             *input = input.contiguous()?;
@@ -51,9 +51,15 @@ fn finish(op: Op, inputs: &[&Tensor], output: Tensor) -> Result<Tensor> {
     })
 }
 
-fn suits_kernels(input: &Tensor) -> bool {
-    let dtype = input.dtype();
-    input.device().is_cpu() && input.elem_count() > 0 && (dtype == DType::F32 || dtype.is_int())
+/// Integers are indices beside floats; arithmetic of integers alone is candle's.
+fn suit_kernels(inputs: &[&Tensor]) -> bool {
+    let is_f32 = |input: &&Tensor| input.dtype() == DType::F32;
+    inputs.iter().any(is_f32)
+        && inputs.iter().all(|input| {
+            (is_f32(input) || input.dtype().is_int())
+                && input.device().is_cpu()
+                && input.elem_count() > 0
+        })
 }
 
 /// The shape of what `op` gives for these inputs.

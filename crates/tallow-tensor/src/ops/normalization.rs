@@ -1,6 +1,7 @@
 //! Normalisation: batch, layer, group.
 
-use super::dispatch::{invalid, plain};
+use super::dispatch::{invalid, run};
+use super::kernel;
 use super::portable::normalization as portable;
 use crate::record;
 use candle_core::{Result, Tensor, Var};
@@ -48,23 +49,30 @@ pub fn batch_norm(xs: &Tensor, args: &BatchNormArgs<'_>, train: bool) -> Result<
         args.running_mean,
         args.running_var,
     ];
-    plain(op.clone(), &inputs, || {
-        if !train {
-            return evaluate(xs, args);
+    // A capture leaves the model as it was.
+    let update = train && !record::is_active();
+    if update && inputs[3..].iter().any(|running| !running.is_variable()) {
+        return Err(invalid(
+            &op,
+            &inputs,
+            "the running statistics are to be updated, but are not variables",
+            "create them with `params::buffer` or as `Var`s, or call with train = false",
+        ));
+    }
+    let kernels = |[xs, weight, bias, ..]: &[Tensor; 5], out: &[usize]| {
+        let args = BatchNormArgs {
+            weight,
+            bias,
+            ..*args
+        };
+        match train {
+            true => kernel::batch_norm_train(xs, &args, update, out),
+            false => kernel::batch_norm_eval(xs, &args, out),
         }
-        // A capture leaves the model as it was.
-        if record::is_active() {
-            return with_batch(xs, args, |_, _, _| Ok(()));
-        }
-        if inputs[3..].iter().any(|running| !running.is_variable()) {
-            return Err(invalid(
-                &op,
-                &inputs,
-                "the running statistics are to be updated, but are not variables",
-                "create them with `params::buffer` or as `Var`s, or call with train = false",
-            ));
-        }
-        with_batch(xs, args, update)
+    };
+    run(op, inputs, kernels, || match train {
+        true => with_batch(xs, args, update),
+        false => evaluate(xs, args),
     })
 }
 
@@ -76,26 +84,17 @@ fn evaluate(xs: &Tensor, args: &BatchNormArgs<'_>) -> Result<Tensor> {
     portable::scale_channels(&normed, args.weight, args.bias)
 }
 
-/// Normalises with the statistics of the batch, and hands them to `follow`.
-fn with_batch(
-    xs: &Tensor,
-    args: &BatchNormArgs<'_>,
-    follow: impl FnOnce(&BatchNormArgs<'_>, &Tensor, &Tensor) -> Result<()>,
-) -> Result<Tensor> {
+/// Normalises with the statistics of the batch; with `update`, the running ones follow.
+fn with_batch(xs: &Tensor, args: &BatchNormArgs<'_>, update: bool) -> Result<Tensor> {
     let (mean, var) = portable::moments(xs, &portable::all_but_channels(xs.rank()))?;
     let normed = portable::standardize(xs, &mean, &var, args.eps)?;
-    let count = xs.elem_count() as f64 / mean.elem_count().max(1) as f64;
-    follow(
-        args,
-        &mean.detach(),
-        &(var.detach() * (count / (count - 1.)))?,
-    )?;
+    if update {
+        let count = xs.elem_count() as f64 / mean.elem_count().max(1) as f64;
+        let unbiased = (var.detach() * (count / (count - 1.)))?;
+        follow(args.running_mean, &mean.detach(), args.momentum)?;
+        follow(args.running_var, &unbiased, args.momentum)?;
+    }
     portable::scale_channels(&normed, args.weight, args.bias)
-}
-
-fn update(args: &BatchNormArgs<'_>, mean: &Tensor, unbiased: &Tensor) -> Result<()> {
-    follow(args.running_mean, mean, args.momentum)?;
-    follow(args.running_var, unbiased, args.momentum)
 }
 
 /// Moves `running` towards `batch` by `momentum`, in place.
@@ -112,9 +111,12 @@ fn follow(running: &Tensor, batch: &Tensor, momentum: f64) -> Result<()> {
 /// Where the shape of `xs` doesn't end with that of `weight`.
 pub fn layer_norm(xs: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Tensor> {
     let op = Op::LayerNorm(LayerNorm { eps });
-    plain(op, &[xs, weight, bias], || {
-        portable::layer_norm(xs, weight, bias, eps)
-    })
+    run(
+        op,
+        [xs, weight, bias],
+        |[xs, weight, bias], out| kernel::layer_norm(xs, weight, bias, eps, out),
+        || portable::layer_norm(xs, weight, bias, eps),
+    )
 }
 
 /// Group normalisation of `xs` `[N, C, ..]`: mean and variance over each of `groups` groups of channels and all
@@ -130,7 +132,10 @@ pub fn group_norm(
     eps: f64,
 ) -> Result<Tensor> {
     let op = Op::GroupNorm(GroupNorm { groups, eps });
-    plain(op, &[xs, weight, bias], || {
-        portable::group_norm(xs, weight, bias, groups, eps)
-    })
+    run(
+        op,
+        [xs, weight, bias],
+        |[xs, weight, bias], out| kernel::group_norm(xs, weight, bias, groups, eps, out),
+        || portable::group_norm(xs, weight, bias, groups, eps),
+    )
 }

@@ -1,6 +1,7 @@
 //! Sums and means over dimensions.
 
-use super::dispatch::plain;
+use super::dispatch::run;
+use super::kernel;
 use candle_core::{Result, Tensor};
 use tallow_graph::{
     Op,
@@ -16,10 +17,15 @@ pub fn mean(xs: &Tensor, dims: &[usize], keep_dim: bool) -> Result<Tensor> {
         dims: dims.to_vec(),
         keep_dim,
     });
-    plain(op, &[xs], || match keep_dim {
+    let portable = || match keep_dim {
         true => xs.mean_keepdim(dims),
         false => xs.mean(dims),
-    })
+    };
+    let kernels = |[xs]: &[Tensor; 1], out: &[usize]| {
+        let count: usize = dims.iter().map(|&dim| xs.dims()[dim]).product();
+        kernel::sum(xs, dims, 1. / count as f64, out)
+    };
+    run(op, [xs], kernels, portable)
 }
 
 /// Sum over `dims`, which stay as size 1 with `keep_dim`; PyTorch's `sum`.
@@ -31,8 +37,10 @@ pub fn sum(xs: &Tensor, dims: &[usize], keep_dim: bool) -> Result<Tensor> {
         dims: dims.to_vec(),
         keep_dim,
     });
-    plain(op, &[xs], || match keep_dim {
+    let portable = || match keep_dim {
         true => xs.sum_keepdim(dims),
         false => xs.sum(dims),
-    })
+    };
+    let kernels = |[xs]: &[Tensor; 1], out: &[usize]| kernel::sum(xs, dims, 1., out);
+    run(op, [xs], kernels, portable)
 }

@@ -3,10 +3,18 @@
 //! [`Kernel`] turns two closures over slices into a candle custom operation; the files beside it hold one family of
 //! operations each. Inputs are contiguous f32 and not empty, and fit: the dispatch sees to that.
 
+mod activation;
+mod arithmetic;
 mod convolution;
+mod normalization;
 mod product;
+mod reduction;
 mod tape;
 
+pub(super) use activation::activation;
+pub(super) use arithmetic::{MAX_AXES, add_scalar, binary, mul_scalar};
 pub(super) use convolution::conv2d;
+pub(super) use normalization::{batch_norm_eval, batch_norm_train, group_norm, layer_norm};
 pub(super) use product::{linear, matmul};
-pub(crate) use tape::Kernel;
+pub(super) use reduction::sum;
+use tape::{Backward, Kernel, Outcome};

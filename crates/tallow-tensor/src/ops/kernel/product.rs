@@ -2,9 +2,9 @@
 
 use candle_core::{Result, Tensor};
 use tallow_kernels::gemm::{self, BatchSteps, GemmArgs};
+use tallow_kernels::reduce;
 
-use super::Kernel;
-use super::tape::Outcome;
+use super::{Kernel, Outcome};
 
 /// A row-major matrix, read as it is or transposed.
 #[derive(Clone, Copy)]
@@ -159,25 +159,12 @@ pub(crate) fn linear(
                 Ok([
                     b.gradient(0, |grad| dx(w, b.grad, grad))?,
                     b.gradient(1, |grad| dw(x, b.grad, grad))?,
-                    b.gradient(2, |grad| sum_rows(b.grad, grad))?,
+                    b.gradient(2, |db| reduce::sum_axis([1, rows, o], b.grad, 1., db))?,
                 ])
             },
         )
         .apply([xs, weight, bias]),
     }
-}
-
-/// The sum of the rows of `rows`, as a product with a row of ones.
-fn sum_rows(rows: &[f32], sum: &mut [f32]) -> Outcome<()> {
-    let count = rows.len() / sum.len().max(1);
-    let ones = vec![1f32; count];
-    product(
-        Sizes::one(1, count, sum.len()),
-        Matrix::new(&ones, count),
-        Matrix::new(rows, sum.len()),
-        sum,
-        SET,
-    )
 }
 
 /// `[.., M, K]` times `[.., K, N]`.

@@ -7,7 +7,15 @@ use candle_core::{
 /// What a kernel returns.
 pub(crate) type Outcome<T> = tallow_kernels::Result<T>;
 /// A gradient for each input, where one is needed.
-pub(crate) type Gradients<const N: usize> = [Option<Vec<f32>>; N];
+pub(crate) type Gradients<const N: usize> = [Option<Gradient>; N];
+
+/// The gradient of one input.
+pub(crate) enum Gradient {
+    /// Its elements.
+    Values(Vec<f32>),
+    /// The gradient of the output, as it is.
+    OfOutput,
+}
 
 /// An operation of `N` contiguous f32 inputs, all of which can take a gradient.
 pub(crate) struct Kernel<const N: usize, F, B> {
@@ -65,9 +73,13 @@ where
         let mut tensors = [const { None }; N];
         let gradients = gradients.map_err(Error::wrap)?;
         for ((tensor, gradient), input) in tensors.iter_mut().zip(gradients).zip(inputs) {
-            if let Some(values) = gradient {
-                *tensor = Some(Tensor::from_vec(values, input.shape(), input.device())?);
-            }
+            *tensor = match gradient {
+                None => None,
+                Some(Gradient::OfOutput) => Some(grad.clone()),
+                Some(Gradient::Values(values)) => {
+                    Some(Tensor::from_vec(values, input.shape(), input.device())?)
+                }
+            };
         }
         Ok(tensors)
     }
@@ -91,13 +103,23 @@ impl<const N: usize> Backward<'_, N> {
         &self,
         index: usize,
         fill: impl FnOnce(&mut [f32]) -> Outcome<()>,
-    ) -> Outcome<Option<Vec<f32>>> {
+    ) -> Outcome<Option<Gradient>> {
         if !self.needed[index] {
             return Ok(None);
         }
         let mut values = vec![0f32; self.inputs[index].len()];
         fill(&mut values)?;
-        Ok(Some(values))
+        Ok(Some(Gradient::Values(values)))
+    }
+
+    /// The output's gradient, as that of input `index` of the same shape.
+    pub(crate) fn unchanged(&self, index: usize) -> Option<Gradient> {
+        self.needed[index].then_some(Gradient::OfOutput)
+    }
+
+    /// Elements that were computed along with others, as the gradient of input `index`.
+    pub(crate) fn values(&self, index: usize, values: Vec<f32>) -> Option<Gradient> {
+        self.needed[index].then_some(Gradient::Values(values))
     }
 }
 
