@@ -33,14 +33,14 @@ impl Phase {
         let count = (taps - 1 - lowest) / tap_step + 1;
         let tap = lowest + (count - 1) * tap_step;
         Some(Self {
-            axis: Axis {
-                grid: (geometry.in_size[axis] - residue).div_ceil(stride),
-                source: geometry.out_size()[axis],
-                stride: 1,
-                first: (anchor as isize - (tap * dilation) as isize) / stride as isize,
-                step: tap_step * dilation / stride,
-                taps: count,
-            },
+            axis: Axis::new(
+                (geometry.in_size[axis] - residue).div_ceil(stride),
+                geometry.out_size()[axis],
+                1,
+                (anchor as isize - (tap * dilation) as isize) / stride as isize,
+                tap_step * dilation / stride,
+                count,
+            ),
             tap,
             tap_step,
         })

@@ -72,13 +72,13 @@ impl Job<'_> {
         let (slice, channels) = slices(reads.depth(), reads.taps(), SLICE);
         let layout = reads.scratch_layout(block, channels.min(reads.channels));
         let mut window = self.workspace.take(reads.scratch_len(block, &layout));
+        window.fill(0.0);
         let line = block.flat_len(&layout).next_multiple_of(MAX_LANES);
         let mut sums = self.workspace.take(self.rows * block.images * line);
         let mut offsets = [0; SLICE];
         for first in (0..reads.depth()).step_by(slice) {
             let terms = (first, (first + slice).min(reads.depth()));
             let channels = (first / reads.taps(), terms.1.div_ceil(reads.taps()));
-            let layout = reads.scratch_layout(block, channels.1 - channels.0);
             let offsets = &mut offsets[..terms.1 - terms.0];
             reads.tap_offsets(terms, channels.0, &layout, offsets);
             reads.fill_window(group, channels, block, &layout, &mut window);
@@ -134,16 +134,16 @@ impl Job<'_> {
     fn write(&self, channel: usize, block: &Block, layout: &Layout, line: usize, sums: &[f32]) {
         let bias = self.bias.map_or(0.0, |bias| bias[channel]);
         let step = self.writes.strides[1];
-        self.reads
-            .for_runs(block.first, block.end, false, |pixel, length| {
-                let from = &sums[block.flat_position(layout, line, pixel)..][..length];
-                let position = self.writes.position(channel, pixel);
-                // SAFETY: this task alone writes this channel's pixels of this block.
-                let to = unsafe { self.writes.values.slice(position, (length - 1) * step + 1) };
-                for (to, sum) in to.iter_mut().step_by(step).zip(from) {
-                    *to = bias + sum;
-                }
-            });
+        let mut cursor = self.reads.cursor(block.first);
+        cursor.runs(block.len(), false, |_, pixel, length| {
+            let from = &sums[block.flat_position(layout, line, pixel)..][..length];
+            let position = self.writes.position(channel, pixel);
+            // SAFETY: this task alone writes this channel's pixels of this block.
+            let to = unsafe { self.writes.values.slice(position, (length - 1) * step + 1) };
+            for (to, sum) in to.iter_mut().step_by(step).zip(from) {
+                *to = bias + sum;
+            }
+        });
     }
 }
 
@@ -193,6 +193,7 @@ impl Gradient<'_> {
         let (slice, channels) = slices(reads.depth(), reads.taps(), SLICE);
         let layout = reads.scratch_layout(block, channels.min(reads.channels));
         let mut window = self.workspace.take(reads.scratch_len(block, &layout));
+        window.fill(0.0);
         let line = block.flat_len(&layout).next_multiple_of(MAX_LANES);
         let mut values = self.workspace.take(block.images * line);
         self.spread(dy, &layout, line, &mut values);
@@ -200,7 +201,6 @@ impl Gradient<'_> {
         for first in (0..reads.depth()).step_by(slice) {
             let terms = (first, (first + slice).min(reads.depth()));
             let channels = (first / reads.taps(), terms.1.div_ceil(reads.taps()));
-            let layout = reads.scratch_layout(block, channels.1 - channels.0);
             let offsets = &mut offsets[..terms.1 - terms.0];
             reads.tap_offsets(terms, channels.0, &layout, offsets);
             let group = self.channel / self.rows;
@@ -217,7 +217,8 @@ impl Gradient<'_> {
         let (reads, block) = (self.reads, self.block);
         let channels = reads.groups * self.rows;
         values.fill(0.0);
-        reads.for_runs(block.first, block.end, false, |pixel, length| {
+        let mut cursor = reads.cursor(block.first);
+        cursor.runs(block.len(), false, |_, pixel, length| {
             let plane = (pixel.image * channels + self.channel) * reads.grid();
             let from = &dy[plane + pixel.y * reads.x.grid + pixel.x..][..length];
             values[block.flat_position(layout, line, pixel)..][..length].copy_from_slice(from);

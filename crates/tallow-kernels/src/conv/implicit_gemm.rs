@@ -11,7 +11,7 @@
 
 use super::micro::{Kernels, MAX_COLUMNS, MAX_ROWS, Product};
 use super::pack::{self, WeightView};
-use super::region::{Block, Correlation, Layout, Pixel, Run};
+use super::region::{Block, Correlation, Cursor, Layout, Pixel, Run};
 use crate::parallel;
 use crate::shared::SharedMut;
 use crate::workspace::Workspace;
@@ -51,7 +51,11 @@ const BLOCK: usize = 256;
 /// in the L2 cache.
 const ROW_CHUNK: usize = 96;
 /// Tasks to aim for, so that any usual number of threads finds about equal shares.
-const TASKS: usize = 32;
+const TASKS: usize = 16;
+/// Panels of a block, and rows of a part, at least: fewer would repeat more reading of weights,
+/// and packing of pixels, than they share out.
+const LEAST_PANELS: usize = 4;
+const LEAST_ROWS: usize = 96;
 
 /// How the terms of a sum are cut into slices: (terms of a slice, most channels of a slice).
 pub(super) fn slices(depth: usize, taps: usize, most: usize) -> (usize, usize) {
@@ -133,20 +137,20 @@ impl Cut {
     fn new(reads: &Correlation<'_>, rows: usize, kernels: &Kernels) -> Self {
         let pixels = reads.pixels();
         let (slice, channels) = slices(reads.depth(), reads.taps(), SLICE);
-        // Few pixels: share out rows first, as each task reads its part of the weights only.
-        let blocks = pixels.div_ceil(BLOCK);
-        let wanted = TASKS.div_ceil(reads.groups * blocks);
-        let part_rows = rows.div_ceil(wanted).next_multiple_of(kernels.rows);
-        let part = part_rows.max(8 * kernels.rows);
-        let parts = rows.div_ceil(part);
-        let wanted = TASKS.div_ceil(reads.groups * parts);
-        let least = 4 * kernels.columns;
+        // A block packs its pixels once for each part of the rows, and each block reads the
+        // weights anew: pixels are shared out first, down to blocks of a few panels.
+        let wanted = TASKS.div_ceil(reads.groups);
+        let least = LEAST_PANELS * kernels.columns;
         let block = pixels.div_ceil(wanted).clamp(least, BLOCK);
         let block = block.next_multiple_of(kernels.columns);
+        let blocks = pixels.div_ceil(block);
+        let wanted = TASKS.div_ceil(reads.groups * blocks);
+        let part = rows.div_ceil(wanted).max(LEAST_ROWS);
+        let part = part.next_multiple_of(kernels.rows);
         Self {
             block,
-            blocks: pixels.div_ceil(block),
-            parts,
+            blocks,
+            parts: rows.div_ceil(part),
             part,
             slice,
             channels,
@@ -185,8 +189,9 @@ impl Job<'_> {
         let (index, part) = (rest / cut.parts, rest % cut.parts);
         let end = ((index + 1) * cut.block).min(reads.pixels());
         let block = reads.block(index * cut.block, end);
-        let largest = reads.layout(&block, cut.channels.min(reads.channels));
-        let mut window = self.workspace.take(reads.window_len(&block, &largest));
+        let layout = reads.layout(&block, cut.channels.min(reads.channels));
+        let mut window = self.workspace.take(reads.window_len(&block, &layout));
+        window.fill(0.0);
         let panels = block.len().div_ceil(self.kernels.columns);
         let mut panels = self
             .workspace
@@ -195,7 +200,6 @@ impl Job<'_> {
         for first in (0..reads.depth()).step_by(cut.slice) {
             let terms = (first, (first + cut.slice).min(reads.depth()));
             let channels = (first / reads.taps(), terms.1.div_ceil(reads.taps()));
-            let layout = reads.layout(&block, channels.1 - channels.0);
             let offsets = &mut offsets[..terms.1 - terms.0];
             reads.tap_offsets(terms, channels.0, &layout, offsets);
             let source = reads.window(group, channels, &block, &layout, &mut window);
@@ -224,23 +228,14 @@ impl Job<'_> {
     ) {
         let columns = self.kernels.columns;
         let panels = panels.chunks_exact_mut(offsets.len() * columns);
+        let mut cursor = self.reads.cursor(block.first);
         for (first, panel) in (block.first..block.end).step_by(columns).zip(panels) {
-            let mut runs = [Run::default(); MAX_COLUMNS];
-            let (mut count, mut lane) = (0, 0);
-            let end = (first + columns).min(block.end);
-            self.reads
-                .for_runs(first, end, layout.across_rows, |pixel, length| {
-                    let position = layout.position(block, pixel);
-                    runs[count] = Run {
-                        lane,
-                        length,
-                        position,
-                    };
-                    count += 1;
-                    lane += length;
-                });
+            let len = columns.min(block.end - first);
+            let runs = Runs::new(&mut cursor, len, layout.across_rows, |pixel| {
+                layout.position(block, pixel)
+            });
             // SAFETY: the table holds kernels that this CPU can run.
-            unsafe { (self.kernels.pack_panel)(source, &runs[..count], offsets, panel) };
+            unsafe { (self.kernels.pack_panel)(source, runs.as_slice(), offsets, panel) };
         }
     }
 
@@ -249,88 +244,89 @@ impl Job<'_> {
         let columns = self.kernels.columns;
         let panel = (slice.terms.1 - slice.terms.0) * columns;
         let block = slice.block;
-        for first_row in (slice.rows.0..slice.rows.1).step_by(ROW_CHUNK) {
-            let chunk = (first_row, (first_row + ROW_CHUNK).min(slice.rows.1));
-            let starts = (block.first..block.end).step_by(columns);
-            for (first, panel) in starts.zip(panels.chunks_exact(panel)) {
-                let end = (first + columns).min(block.end);
-                self.multiply_panel(slice, chunk, (first, end), panel);
-            }
-        }
-    }
-
-    fn multiply_panel(
-        &self,
-        slice: &Slice<'_>,
-        rows: (usize, usize),
-        (first, end): (usize, usize),
-        panel: &[f32],
-    ) {
         let dense = self.writes.is_dense(self.reads.x.grid);
-        let mut start = None;
-        self.reads.for_runs(first, end, dense, |pixel, length| {
-            let whole = length == self.kernels.columns && (dense || self.writes.strides[1] == 1);
-            start = whole.then_some(pixel);
-        });
-        for row in (rows.0..rows.1).step_by(self.kernels.rows) {
-            let count = self.kernels.rows.min(rows.1 - row);
-            match start {
-                Some(pixel) => self.tile_in_place(slice, (row, count), pixel, panel),
-                None => self.tile_scattered(slice, (row, count), (first, end), panel),
+        let mut aside = [0.0; MAX_ROWS * MAX_COLUMNS];
+        for first_row in (slice.rows.0..slice.rows.1).step_by(ROW_CHUNK) {
+            let end_row = (first_row + ROW_CHUNK).min(slice.rows.1);
+            let starts = (block.first..block.end).step_by(columns);
+            let mut cursor = self.reads.cursor(block.first);
+            for (first, panel) in starts.zip(panels.chunks_exact(panel)) {
+                let len = columns.min(block.end - first);
+                let row = slice.group * self.rows;
+                let runs = Runs::new(&mut cursor, len, dense, |pixel| {
+                    self.writes.position(row, pixel)
+                });
+                for row in (first_row..end_row).step_by(self.kernels.rows) {
+                    let rows = (row, self.kernels.rows.min(end_row - row));
+                    match runs.as_slice() {
+                        [run] if run.length == columns && self.writes.strides[1] == 1 => {
+                            self.tile_in_place(slice, rows, run.position, panel);
+                        }
+                        runs => self.tile_scattered(slice, rows, runs, panel, &mut aside),
+                    }
+                }
             }
         }
     }
 
-    /// A tile whose pixels are neighbours in the output.
+    /// A tile whose pixels are neighbours in the output, from `position` on in row 0.
     fn tile_in_place(
         &self,
         slice: &Slice<'_>,
         (row, count): (usize, usize),
-        pixel: Pixel,
+        position: usize,
         panel: &[f32],
     ) {
-        let channel = slice.group * self.rows + row;
-        let position = self.writes.position(channel, pixel);
         let stride = self.writes.row_stride;
         let reach = (count - 1) * stride + self.kernels.columns;
-        let c = self.writes.values.at(position, reach);
-        let zeros = [0.0; MAX_ROWS];
+        let c = self.writes.values.at(position + row * stride, reach);
+        let channel = slice.group * self.rows + row;
         let start = match self.bias {
             _ if slice.terms.0 > 0 => std::ptr::null(),
             Some(bias) => bias[channel..][..count].as_ptr(),
-            None => zeros.as_ptr(),
+            None => ZEROS.as_ptr(),
         };
         self.tile(slice, (row, count), panel, (c, stride), start);
     }
 
-    /// A tile that is computed aside and then written pixel by pixel.
+    /// A tile that is computed aside and then written run by run.
     fn tile_scattered(
         &self,
         slice: &Slice<'_>,
         (row, count): (usize, usize),
-        (first, end): (usize, usize),
+        runs: &[Run],
         panel: &[f32],
+        aside: &mut [f32],
     ) {
-        let mut tile = [0.0; MAX_ROWS * MAX_COLUMNS];
         let columns = self.kernels.columns;
-        let c = (tile.as_mut_ptr(), columns);
-        self.tile(slice, (row, count), panel, c, std::ptr::null());
-        for (i, sums) in tile.chunks_exact(columns).take(count).enumerate() {
-            let channel = slice.group * self.rows + row + i;
-            let bias = self.bias.map_or(0.0, |bias| bias[channel]);
-            let mut lane = 0;
-            self.reads.for_runs(first, end, false, |pixel, length| {
-                let step = self.writes.strides[1];
-                let position = self.writes.position(channel, pixel);
+        let c = (aside.as_mut_ptr(), columns);
+        self.tile(slice, (row, count), panel, c, ZEROS.as_ptr());
+        let step = self.writes.strides[1];
+        for (i, sums) in aside.chunks_exact(columns).take(count).enumerate() {
+            let bias = match self.bias {
+                Some(bias) if slice.terms.0 == 0 => bias[slice.group * self.rows + row + i],
+                _ => 0.0,
+            };
+            for run in runs {
+                let position = run.position + (row + i) * self.writes.row_stride;
                 // SAFETY: this task alone writes these channels of these pixels, as `Cut` deals
                 // them out.
-                let to = unsafe { self.writes.values.slice(position, (length - 1) * step + 1) };
-                let sums = &sums[lane..lane + length];
-                for (to, sum) in to.iter_mut().step_by(step).zip(sums) {
-                    *to = if slice.terms.0 == 0 { bias } else { *to } + sum;
+                let to = unsafe {
+                    self.writes
+                        .values
+                        .slice(position, (run.length - 1) * step + 1)
+                };
+                let sums = &sums[run.lane..][..run.length];
+                match (slice.terms.0, step) {
+                    (0, _) => set(to, step, sums, bias),
+                    (_, 1) => to.iter_mut().zip(sums).for_each(|(to, sum)| *to += sum),
+                    _ => {
+                        for (i, sum) in sums.iter().enumerate() {
+                            to[i * step] += sum;
+                        }
+                    }
                 }
-                lane += length;
-            });
+            }
         }
     }
 
@@ -360,5 +356,53 @@ impl Job<'_> {
         // holds `count` rows of `columns`, which this task alone writes; the table's kernels
         // run on this CPU.
         unsafe { (self.kernels.product)(count, &product) };
+    }
+}
+
+/// Writes sums to every `step`th place.
+fn set(to: &mut [f32], step: usize, sums: &[f32], bias: f32) {
+    if step == 1 {
+        to.iter_mut()
+            .zip(sums)
+            .for_each(|(to, sum)| *to = bias + sum);
+    } else {
+        for (i, sum) in sums.iter().enumerate() {
+            to[i * step] = bias + sum;
+        }
+    }
+}
+
+/// What a tile's sums start from where there is no bias.
+static ZEROS: [f32; MAX_ROWS] = [0.0; MAX_ROWS];
+
+/// The runs of neighbours that the pixels of a panel fall into.
+struct Runs {
+    runs: [Run; MAX_COLUMNS],
+    count: usize,
+}
+
+impl Runs {
+    fn new(
+        cursor: &mut Cursor,
+        len: usize,
+        across_rows: bool,
+        position: impl Fn(Pixel) -> usize,
+    ) -> Self {
+        let mut runs = [Run::default(); MAX_COLUMNS];
+        let mut count = 0;
+        cursor.runs(len, across_rows, |lane, pixel, length| {
+            let position = position(pixel);
+            runs[count] = Run {
+                lane,
+                length,
+                position,
+            };
+            count += 1;
+        });
+        Self { runs, count }
+    }
+
+    fn as_slice(&self) -> &[Run] {
+        &self.runs[..self.count]
     }
 }

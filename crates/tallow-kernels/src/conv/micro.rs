@@ -7,7 +7,7 @@
 //! grows with the number of blocks rather than with the number of terms.
 
 use super::lanes::Lanes;
-use super::pack;
+use super::pack::{self, Lines};
 use super::region::Run;
 use crate::simd::{Level, level};
 
@@ -99,6 +99,10 @@ pub(super) struct Kernels {
     /// `rows` is at most [`DOT_ROWS`].
     pub(super) row_dots: unsafe fn(usize, &RowDots),
     pub(super) pack_panel: PackPanel,
+    /// [`pack::lines`].
+    pub(super) copy_lines: unsafe fn(&[f32], &mut [f32], &Lines),
+    /// [`pack::transposed`].
+    pub(super) pack_transposed: unsafe fn(&[f32], usize, usize, &mut [f32]),
 }
 
 impl Kernels {
@@ -252,6 +256,8 @@ macro_rules! compile {
                 row_sum,
                 row_dots,
                 pack_panel,
+                copy_lines,
+                pack_transposed,
             };
 
             $(#[$features])?
@@ -308,6 +314,16 @@ macro_rules! compile {
                 panel: &mut [f32],
             ) {
                 pack::panel::<COLUMNS>(source, runs, offsets, panel);
+            }
+
+            $(#[$features])?
+            unsafe fn copy_lines(from: &[f32], to: &mut [f32], lines: &Lines) {
+                pack::lines(from, to, lines);
+            }
+
+            $(#[$features])?
+            unsafe fn pack_transposed(source: &[f32], plane: usize, planes: usize, to: &mut [f32]) {
+                pack::transposed::<COLUMNS>(source, plane, planes, to);
             }
         }
     };

@@ -203,13 +203,15 @@ fn correlate(
 /// The correlation that the forward direction and the weight gradient read the input by.
 fn input_correlation<'a>(geometry: &Conv2dGeometry, x: &'a [f32]) -> Correlation<'a> {
     let out = geometry.out_size();
-    let axis = |axis: usize| Axis {
-        grid: out[axis],
-        source: geometry.in_size[axis],
-        stride: geometry.stride[axis],
-        first: -(geometry.padding[axis] as isize),
-        step: geometry.dilation[axis],
-        taps: geometry.kernel[axis],
+    let axis = |axis: usize| {
+        Axis::new(
+            out[axis],
+            geometry.in_size[axis],
+            geometry.stride[axis],
+            -(geometry.padding[axis] as isize),
+            geometry.dilation[axis],
+            geometry.kernel[axis],
+        )
     };
     Correlation {
         source: x,

@@ -7,6 +7,11 @@
 //! strides taken apart, so that neighbouring grid pixels are neighbours in memory for every tap.
 //! Where the planes have that form already, the window is the planes themselves.
 
+use std::ops::Range;
+
+use super::micro::Kernels;
+use super::pack::Lines;
+
 /// One axis of a correlation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Axis {
@@ -15,42 +20,72 @@ pub(super) struct Axis {
     /// Extent of the planes that are read.
     pub(super) source: usize,
     /// Source pixels from one grid position to the next.
-    pub(super) stride: usize,
+    stride: usize,
     /// Source pixel of the first tap at the first position.
-    pub(super) first: isize,
+    first: isize,
     /// Source pixels from one tap to the next.
-    pub(super) step: usize,
+    step: usize,
     /// Taps.
     pub(super) taps: usize,
+    /// Residues of the source coordinate, modulo the stride, that taps fall on; tap `t` falls on
+    /// number `t % phases`.
+    phases: usize,
+    /// Window positions from one tap to the next of the same phase.
+    shift: usize,
 }
 
 impl Axis {
-    /// Residues of the source coordinate, modulo the stride, that taps fall on. Tap `t` falls on
-    /// number `t % phases()`.
-    fn phases(&self) -> usize {
-        (self.stride / gcd(self.stride, self.step)).min(self.taps)
-    }
-
-    /// Window positions from one tap to the next of the same phase.
-    fn shift(&self) -> usize {
-        self.step / gcd(self.stride, self.step)
+    /// Tap `t` of position `p`, of `grid`, reads source pixel `stride * p + first + step * t`, if
+    /// that is below `source`.
+    pub(super) fn new(
+        grid: usize,
+        source: usize,
+        stride: usize,
+        first: isize,
+        step: usize,
+        taps: usize,
+    ) -> Self {
+        let common = gcd(stride, step);
+        Self {
+            grid,
+            source,
+            stride,
+            first,
+            step,
+            taps,
+            phases: (stride / common).min(taps),
+            shift: step / common,
+        }
     }
 
     /// Window positions beyond the grid's own.
     fn halo(&self) -> usize {
-        (self.taps - 1) / self.phases() * self.shift()
-    }
-
-    /// Source coordinate of window position 0 in a phase, for a window that starts at a grid
-    /// position.
-    fn origin(&self, position: usize, phase: usize) -> isize {
-        (self.stride * position + self.step * phase) as isize + self.first
+        (self.taps - 1) / self.phases * self.shift
     }
 
     /// Whether every tap of every position is inside, and next to that of the next position.
     fn is_plain(&self) -> bool {
         let last = self.first + (self.grid - 1 + (self.taps - 1) * self.step) as isize;
         self.stride == 1 && self.first >= 0 && last < self.source as isize
+    }
+
+    /// Of `len` window positions of a phase, for a window that starts at grid position
+    /// `position`: the range that lies inside, and the source pixel of its start.
+    fn inside(&self, position: usize, phase: usize, len: usize) -> (Range<usize>, usize) {
+        let origin = (self.stride * position + self.step * phase) as isize + self.first;
+        let start = (origin.min(0).unsigned_abs()).div_ceil(self.stride);
+        let source = (origin + (start * self.stride) as isize) as usize;
+        let end = start + self.source.saturating_sub(source).div_ceil(self.stride);
+        (start.min(len)..end.min(len), source)
+    }
+
+    /// Offsets of the taps, for phases that lie `phase` apart and positions `position` apart.
+    fn offsets(&self, phase: usize, position: usize) -> impl Iterator<Item = usize> {
+        let (phases, shift) = (self.phases, self.shift);
+        let rounds = (0..self.taps.div_ceil(phases)).map(move |round| round * shift * position);
+        rounds
+            .flat_map(move |round| (0..phases).map(move |number| round + number * phase))
+            .take(self.taps)
     }
 }
 
@@ -97,35 +132,17 @@ impl<'a> Correlation<'a> {
         self.y.is_plain() && self.x.is_plain()
     }
 
-    /// Calls `f` for the runs of pixels `first..end` that lie in one row of one image, or, with
-    /// `across_rows`, in one image.
-    pub(super) fn for_runs(
-        &self,
-        first: usize,
-        end: usize,
-        across_rows: bool,
-        mut f: impl FnMut(Pixel, usize),
-    ) {
+    /// Where pixel `first` lies, to walk on from there.
+    pub(super) fn cursor(&self, first: usize) -> Cursor {
         let (grid, columns) = (self.grid(), self.x.grid);
-        let mut image = first / grid;
-        let mut y = first % grid / columns;
-        let mut x = first % columns;
-        let mut left = end - first;
-        while left > 0 {
-            let row_end = if across_rows {
-                grid - y * columns
-            } else {
-                columns
-            };
-            let length = (row_end - x).min(left);
-            f(Pixel { image, y, x }, length);
-            left -= length;
-            x = 0;
-            y += 1;
-            if across_rows || y == self.y.grid {
-                y = 0;
-                image += 1;
-            }
+        Cursor {
+            at: Pixel {
+                image: first / grid,
+                y: first % grid / columns,
+                x: first % columns,
+            },
+            rows: self.y.grid,
+            columns,
         }
     }
 
@@ -176,7 +193,7 @@ impl<'a> Correlation<'a> {
     pub(super) fn scratch_layout(&self, block: &Block, channels: usize) -> Layout {
         let line = block.columns + self.x.halo();
         let phase = line * (block.rows + self.y.halo());
-        let mut plane = phase * self.y.phases() * self.x.phases();
+        let mut plane = phase * self.y.phases * self.x.phases;
         if plane.is_multiple_of(256) {
             // Planes a power of two apart would share few sets of the cache.
             plane += 16;
@@ -206,8 +223,8 @@ impl<'a> Correlation<'a> {
         block.images * layout.image + SLACK
     }
 
-    /// The window of a block on channels `first..end` of a group; filled into `scratch` unless
-    /// the source will do.
+    /// The window of a block on channels `first..end` of a group; filled into `scratch` (as
+    /// [`Correlation::fill_window`] asks for) unless the source will do.
     pub(super) fn window<'w>(
         &self,
         group: usize,
@@ -233,7 +250,8 @@ impl<'a> Correlation<'a> {
         (image + group * self.channels + channel) * self.y.source * self.x.source
     }
 
-    /// Copies what the block needs of channels `first..end` of a group, and zeros around it.
+    /// Copies what the block needs of channels `first..end` of a group into a scratch window that
+    /// holds zeros, or an earlier window of the same block and layout.
     pub(super) fn fill_window(
         &self,
         group: usize,
@@ -242,41 +260,39 @@ impl<'a> Correlation<'a> {
         layout: &Layout,
         scratch: &mut [f32],
     ) {
+        let copy_lines = Kernels::current().copy_lines;
         let plane = self.y.source * self.x.source;
         let image = self.groups * self.channels * plane;
         let start = self.channel_start(group, first, block);
         for i in 0..block.images {
-            for c in 0..end - first {
-                let from = &self.source[start + i * image + c * plane..][..plane];
-                let to = &mut scratch[i * layout.image + c * layout.plane..][..layout.plane];
-                self.fill(from, block.start_row(i), block, layout, to);
-            }
-        }
-        let tail = (block.images - 1) * layout.image + (end - first) * layout.plane;
-        scratch[tail..][..SLACK].fill(0.0);
-    }
-
-    /// Writes one plane of a window whose first row stands for grid row `row`.
-    fn fill(&self, from: &[f32], row: usize, block: &Block, layout: &Layout, to: &mut [f32]) {
-        let (y, x) = (&self.y, &self.x);
-        for phase_y in 0..y.phases() {
-            for phase_x in 0..x.phases() {
-                let phase = (phase_y * x.phases() + phase_x) * layout.phase;
-                let lines = to[phase..][..layout.phase].chunks_exact_mut(layout.line);
-                let left = x.origin(block.column, phase_x);
-                let mut source_row = y.origin(row, phase_y);
-                for line in lines {
-                    if (0..y.source as isize).contains(&source_row) {
-                        let values = &from[source_row as usize * x.source..][..x.source];
-                        fill_line(values, left, x.stride, line);
-                    } else {
-                        line.fill(0.0);
-                    }
-                    source_row += y.stride as isize;
+            for phase in 0..self.y.phases * self.x.phases {
+                let (phase_y, phase_x) = (phase / self.x.phases, phase % self.x.phases);
+                let height = layout.phase / layout.line;
+                let (rows, row) = self.y.inside(block.start_row(i), phase_y, height);
+                let (columns, column) = self.x.inside(block.column, phase_x, layout.line);
+                if rows.is_empty() || columns.is_empty() {
+                    continue;
+                }
+                let lines = Lines {
+                    from_step: self.y.stride * self.x.source,
+                    to_step: layout.line,
+                    count: rows.len(),
+                    length: columns.len(),
+                    stride: self.x.stride,
+                };
+                let from = start + i * image + row * self.x.source + column;
+                let to = i * layout.image
+                    + phase * layout.phase
+                    + rows.start * layout.line
+                    + columns.start;
+                for c in 0..end - first {
+                    let from = &self.source[from + c * plane..];
+                    let to = &mut scratch[to + c * layout.plane..];
+                    // SAFETY: the table holds kernels that this CPU can run.
+                    unsafe { copy_lines(from, to, &lines) };
                 }
             }
         }
-        to[y.phases() * x.phases() * layout.phase..].fill(0.0);
     }
 
     /// Offsets into a window of the terms `first..end` of the sum, for a window that starts at
@@ -289,13 +305,21 @@ impl<'a> Correlation<'a> {
         offsets: &mut [usize],
     ) {
         let (y, x) = (&self.y, &self.x);
-        for (term, offset) in (first..end).zip(offsets) {
-            let (ky, kx) = (term / x.taps % y.taps, term % x.taps);
-            let phase = ky % y.phases() * x.phases() + kx % x.phases();
-            *offset = (term / self.taps() - channel) * layout.plane
-                + phase * layout.phase
-                + ky / y.phases() * y.shift() * layout.line
-                + kx / x.phases() * x.shift();
+        let mut skipped = first - channel * self.taps();
+        let mut offsets = offsets[..end - first].iter_mut();
+        for channel in 0.. {
+            for row in y.offsets(x.phases * layout.phase, layout.line) {
+                for tap in x.offsets(layout.phase, 1) {
+                    if skipped > 0 {
+                        skipped -= 1;
+                        continue;
+                    }
+                    let Some(offset) = offsets.next() else {
+                        return;
+                    };
+                    *offset = channel * layout.plane + row + tap;
+                }
+            }
         }
     }
 }
@@ -303,37 +327,67 @@ impl<'a> Correlation<'a> {
 /// Floats after a window that may be read, and hold numbers.
 pub(super) const SLACK: usize = 2 * super::micro::MAX_LANES;
 
-/// Fills `line[j] = values[left + j * stride]`, zero outside.
-fn fill_line(values: &[f32], left: isize, stride: usize, line: &mut [f32]) {
-    let skipped = (-left).max(0) as usize;
-    let start = skipped.div_ceil(stride).min(line.len());
-    let inside = values.len() as isize - (left + (start * stride) as isize);
-    let end = start
-        + (inside.max(0) as usize)
-            .div_ceil(stride)
-            .min(line.len() - start);
-    line[..start].fill(0.0);
-    line[end..].fill(0.0);
-    if start == end {
-        return;
-    }
-    let values = &values[(left + (start * stride) as isize) as usize..];
-    let line = &mut line[start..end];
-    if stride == 1 {
-        line.copy_from_slice(&values[..line.len()]);
-    } else {
-        for (to, from) in line.iter_mut().zip(values.chunks(stride)) {
-            *to = from[0];
-        }
-    }
-}
-
 /// A place on the grid.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pixel {
     pub(super) image: usize,
     pub(super) y: usize,
     pub(super) x: usize,
+}
+
+/// A walk through the pixels of all images.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cursor {
+    at: Pixel,
+    /// Size of the grid.
+    rows: usize,
+    columns: usize,
+}
+
+impl Cursor {
+    /// The next at most `most` pixels that lie in one row of one image, or, with `across_rows`,
+    /// in one image: the first of them, and their number.
+    #[inline]
+    pub(super) fn advance(&mut self, most: usize, across_rows: bool) -> (Pixel, usize) {
+        let first = self.at;
+        let room = if across_rows {
+            (self.rows - first.y) * self.columns - first.x
+        } else {
+            self.columns - first.x
+        };
+        if room > most {
+            self.at.x += most;
+            if across_rows && self.at.x >= self.columns {
+                self.at.y += self.at.x / self.columns;
+                self.at.x %= self.columns;
+            }
+            return (first, most);
+        }
+        self.at.x = 0;
+        self.at.y += 1;
+        if across_rows || self.at.y == self.rows {
+            self.at.y = 0;
+            self.at.image += 1;
+        }
+        (first, room)
+    }
+
+    /// Calls `f(lane, pixel, length)` for the runs that the next `len` pixels fall into, counting
+    /// lanes from 0.
+    #[inline]
+    pub(super) fn runs(
+        &mut self,
+        len: usize,
+        across_rows: bool,
+        mut f: impl FnMut(usize, Pixel, usize),
+    ) {
+        let mut lane = 0;
+        while lane < len {
+            let (pixel, length) = self.advance(len - lane, across_rows);
+            f(lane, pixel, length);
+            lane += length;
+        }
+    }
 }
 
 /// A row of pixels `first..end`, and the part of the grid that holds it in each image.

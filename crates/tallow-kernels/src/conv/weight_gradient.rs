@@ -9,7 +9,6 @@
 
 use super::implicit_gemm::slices;
 use super::micro::{Kernels, Reduction};
-use super::pack;
 use super::region::{Block, Correlation, Layout};
 use crate::parallel;
 use crate::shared::SharedMut;
@@ -157,15 +156,14 @@ impl Job<'_> {
         for (row, panel) in (tile.rows.0..tile.rows.1).step_by(columns).zip(panels) {
             let count = columns.min(tile.rows.1 - row);
             let channel = tile.group * self.rows + row;
-            let mut rest = panel;
-            self.reads
-                .for_runs(block.first, block.end, true, |pixel, length| {
-                    let (to, after) = std::mem::take(&mut rest).split_at_mut(length * columns);
-                    let at = pixel.y * self.reads.x.grid + pixel.x;
-                    let from = &self.dy[(pixel.image * channels + channel) * grid + at..];
-                    pack::transposed(from, grid, count, columns, to);
-                    rest = after;
-                });
+            let mut cursor = self.reads.cursor(block.first);
+            cursor.runs(block.len(), true, |first, pixel, length| {
+                let at = pixel.y * self.reads.x.grid + pixel.x;
+                let from = &self.dy[(pixel.image * channels + channel) * grid + at..];
+                let to = &mut panel[first * columns..][..length * columns];
+                // SAFETY: the table holds kernels that this CPU can run.
+                unsafe { (self.kernels.pack_transposed)(from, grid, count, to) };
+            });
         }
     }
 
@@ -180,6 +178,7 @@ impl Job<'_> {
         let (reads, columns) = (self.reads, self.kernels.columns);
         let layout = reads.layout(block, tile.channels.1 - tile.channels.0);
         let mut scratch = self.workspace.take(reads.window_len(block, &layout));
+        scratch.fill(0.0);
         let source = reads.window(tile.group, tile.channels, block, &layout, &mut scratch);
         let taps = reads.taps();
         let terms = (tile.channels.0 * taps, tile.channels.1 * taps);
@@ -214,19 +213,13 @@ impl Job<'_> {
     /// Offsets of a block's pixels into its window.
     fn pixel_offsets(&self, block: &Block, layout: &Layout) -> [usize; BLOCK] {
         let mut offsets = [0; BLOCK];
-        let mut filled = 0;
-        self.reads.for_runs(
-            block.first,
-            block.end,
-            layout.across_rows,
-            |pixel, length| {
-                let position = layout.position(block, pixel);
-                for (i, offset) in offsets[filled..filled + length].iter_mut().enumerate() {
-                    *offset = position + i;
-                }
-                filled += length;
-            },
-        );
+        let mut cursor = self.reads.cursor(block.first);
+        cursor.runs(block.len(), layout.across_rows, |first, pixel, length| {
+            let position = layout.position(block, pixel);
+            for (i, offset) in offsets[first..first + length].iter_mut().enumerate() {
+                *offset = position + i;
+            }
+        });
         offsets
     }
 
