@@ -1,7 +1,7 @@
 //! Scaled dot-product attention.
 
-use super::dispatch::plain;
-use super::portable;
+use super::dispatch::run;
+use super::{kernel, portable};
 use candle_core::{Result, Tensor};
 use tallow_graph::{Op, op::Attention};
 
@@ -12,7 +12,10 @@ use tallow_graph::{Op, op::Attention};
 /// Where the sizes don't fit.
 pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, scale: f64) -> Result<Tensor> {
     let op = Op::Attention(Attention { scale });
-    plain(op, &[q, k, v], || {
-        portable::product::attention(q, k, v, scale)
-    })
+    run(
+        op,
+        [q, k, v],
+        |[q, k, v], out| kernel::attention(q, k, v, scale, out),
+        || portable::product::attention(q, k, v, scale),
+    )
 }

@@ -1,8 +1,9 @@
 //! Random omission, keyed by (seed, step, draw, element).
 
-use super::dispatch::plain;
-use crate::rng::{self, Purpose, Stream};
-use candle_core::{Result, Tensor};
+use super::dispatch::run;
+use super::kernel;
+use crate::rng::{self, Purpose};
+use candle_core::{DType, Device, Result, Tensor};
 use tallow_graph::{
     Op,
     op::{DropPath, Dropout},
@@ -34,14 +35,13 @@ pub fn dropout(xs: &Tensor, p: f64, train: bool) -> Result<Tensor> {
         return Ok(xs.clone());
     }
     let draw = rng::next_draw();
-    plain(Op::Dropout(Dropout { p, draw }), &[xs], || {
-        xs.mul(&mask(
-            xs,
-            xs.dims(),
-            p,
-            rng::draw_key(Purpose::Dropout, draw),
-        )?)
-    })
+    let key = rng::draw_key(Purpose::Dropout, draw);
+    run(
+        Op::Dropout(Dropout { p, draw }),
+        [xs],
+        |[xs], _| kernel::dropout(xs, p, key),
+        || xs.mul(&mask(xs, xs.dims(), |ones| kernel::dropout(ones, p, key))?),
+    )
 }
 
 /// Zeroes each sample (index of the first dimension) of `xs` with probability `p` and multiplies the others by
@@ -55,24 +55,27 @@ pub fn drop_path(xs: &Tensor, p: f64, train: bool) -> Result<Tensor> {
         return Ok(xs.clone());
     }
     let draw = rng::next_draw();
-    plain(Op::DropPath(DropPath { p, draw }), &[xs], || {
-        let mut shape = vec![1; xs.rank()];
-        shape[0] = xs.dims()[0];
-        xs.broadcast_mul(&mask(
-            xs,
-            &shape,
-            p,
-            rng::draw_key(Purpose::DropPath, draw),
-        )?)
-    })
+    let key = rng::draw_key(Purpose::DropPath, draw);
+    run(
+        Op::DropPath(DropPath { p, draw }),
+        [xs],
+        |[xs], _| kernel::drop_path(xs, p, key),
+        || {
+            let mut shape = vec![1; xs.rank()];
+            shape[0] = xs.dims()[0];
+            xs.broadcast_mul(&mask(xs, &shape, |ones| kernel::drop_path(ones, p, key))?)
+        },
+    )
 }
 
-/// 0 or `1 / (1 - p)`.
-fn mask(like: &Tensor, shape: &[usize], p: f64, key: u64) -> Result<Tensor> {
-    let mut stream = Stream::new(key);
-    let kept = 1. / (1. - p);
-    let values: Vec<f64> = (0..shape.iter().product())
-        .map(|_| if stream.chance(p) { 0. } else { kept })
-        .collect();
-    Tensor::from_vec(values, shape, like.device())?.to_dtype(like.dtype())
+/// 0 or `1 / (1 - p)`: what the kernel makes of ones, so that the mask is the same on every device.
+fn mask(
+    like: &Tensor,
+    shape: &[usize],
+    drop: impl FnOnce(&Tensor) -> Result<Tensor>,
+) -> Result<Tensor> {
+    let ones = Tensor::ones(shape, DType::F32, &Device::Cpu)?;
+    drop(&ones)?
+        .to_dtype(like.dtype())?
+        .to_device(like.device())
 }

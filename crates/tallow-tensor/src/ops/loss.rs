@@ -1,6 +1,7 @@
 //! Losses.
 
-use super::dispatch::{invalid, plain};
+use super::dispatch::{invalid, run};
+use super::kernel::{self, Labels};
 use super::portable;
 use candle_core::{DType, Result, Tensor};
 use tallow_graph::Op;
@@ -32,29 +33,45 @@ pub fn cross_entropy(
     config: &CrossEntropyConfig,
 ) -> Result<Tensor> {
     let op = Op::CrossEntropy(config.clone());
-    plain(op, &[logits, targets], || {
-        check_classes(logits, targets, config)?;
+    let kernels = |[logits, targets]: &[Tensor; 2], _: &[usize]| {
+        let labels = match targets.dtype().is_int() {
+            true => Labels::Classes(classes(logits, targets, config)?),
+            false => Labels::Soft(targets.flatten_all()?.to_vec1()?),
+        };
+        kernel::cross_entropy(logits, labels, config.label_smoothing)
+    };
+    run(op, [logits, targets], kernels, || {
+        // On other devices a look at the values would cost a wait for the device.
+        if targets.dtype().is_int() && targets.device().is_cpu() {
+            classes(logits, targets, config)?;
+        }
         portable::loss::cross_entropy(logits, &targets.detach(), config)
     })
 }
 
-/// On other devices the look at the values would cost a wait for the device.
-fn check_classes(logits: &Tensor, targets: &Tensor, config: &CrossEntropyConfig) -> Result<()> {
-    if !targets.dtype().is_int() || !targets.device().is_cpu() {
-        return Ok(());
-    }
+/// The class of each row, `None` where it is ignored.
+fn classes(
+    logits: &Tensor,
+    targets: &Tensor,
+    config: &CrossEntropyConfig,
+) -> Result<Vec<Option<u32>>> {
     let (_, classes) = logits.dims2()?;
-    let known = targets.to_dtype(DType::I64)?.to_vec1::<i64>()?;
-    let fits = |&class: &i64| {
-        config.ignore_index == Some(class) || usize::try_from(class).is_ok_and(|id| id < classes)
+    let class = |(row, class): (usize, i64)| {
+        if config.ignore_index == Some(class) {
+            return Ok(None);
+        }
+        let known = u32::try_from(class)
+            .ok()
+            .filter(|&id| (id as usize) < classes);
+        known.map(Some).ok_or_else(|| {
+            invalid(
+                &Op::CrossEntropy(config.clone()),
+                &[logits, targets],
+                format!("target {row} is class {class}, logits have classes 0..{classes}"),
+                "correct the labels, or give the model more classes",
+            )
+        })
     };
-    match known.iter().enumerate().find(|(_, class)| !fits(class)) {
-        None => Ok(()),
-        Some((row, class)) => Err(invalid(
-            &Op::CrossEntropy(config.clone()),
-            &[logits, targets],
-            format!("target {row} is class {class}, logits have classes 0..{classes}"),
-            "correct the labels, or give the model more classes",
-        )),
-    }
+    let ids = targets.to_dtype(DType::I64)?.to_vec1::<i64>()?;
+    ids.into_iter().enumerate().map(class).collect()
 }

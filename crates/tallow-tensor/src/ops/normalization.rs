@@ -1,6 +1,6 @@
 //! Normalisation: batch, layer, group.
 
-use super::dispatch::{invalid, run};
+use super::dispatch::{check, invalid, run};
 use super::kernel;
 use super::portable::normalization as portable;
 use crate::record;
@@ -49,6 +49,7 @@ pub fn batch_norm(xs: &Tensor, args: &BatchNormArgs<'_>, train: bool) -> Result<
         args.running_mean,
         args.running_var,
     ];
+    check(&op, &inputs)?;
     // A capture leaves the model as it was.
     let update = train && !record::is_active();
     if update && inputs[3..].iter().any(|running| !running.is_variable()) {

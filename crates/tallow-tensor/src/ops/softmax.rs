@@ -1,6 +1,7 @@
 //! Softmax and its logarithm.
 
-use super::dispatch::plain;
+use super::dispatch::run;
+use super::kernel;
 use super::portable::loss as portable;
 use candle_core::{Result, Tensor};
 use tallow_graph::{
@@ -22,9 +23,12 @@ use tallow_graph::{
 /// # Ok::<(), candle_core::Error>(())
 /// ```
 pub fn softmax(xs: &Tensor, dim: usize) -> Result<Tensor> {
-    plain(Op::Softmax(Softmax { dim }), &[xs], || {
-        portable::softmax(xs, dim)
-    })
+    run(
+        Op::Softmax(Softmax { dim }),
+        [xs],
+        |[xs], _| kernel::softmax(xs, dim),
+        || portable::softmax(xs, dim),
+    )
 }
 
 /// `x - log sum exp(x)` along `dim`; PyTorch's `log_softmax`.
@@ -32,7 +36,10 @@ pub fn softmax(xs: &Tensor, dim: usize) -> Result<Tensor> {
 /// # Errors
 /// As [`softmax`].
 pub fn log_softmax(xs: &Tensor, dim: usize) -> Result<Tensor> {
-    plain(Op::LogSoftmax(LogSoftmax { dim }), &[xs], || {
-        portable::log_softmax(xs, dim)
-    })
+    run(
+        Op::LogSoftmax(LogSoftmax { dim }),
+        [xs],
+        |[xs], _| kernel::log_softmax(xs, dim),
+        || portable::log_softmax(xs, dim),
+    )
 }

@@ -4,10 +4,13 @@
 mod activation;
 mod arithmetic;
 mod convolution;
+mod dropout;
+mod errors;
 mod golden;
 mod loss;
 mod normalization;
 mod pooling;
 mod product;
+mod repeatability;
 mod shape;
 mod traps;

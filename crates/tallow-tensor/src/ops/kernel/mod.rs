@@ -6,15 +6,23 @@
 mod activation;
 mod arithmetic;
 mod convolution;
+mod dropout;
+mod embedding;
+mod loss;
 mod normalization;
 mod product;
 mod reduction;
+mod softmax;
 mod tape;
 
 pub(super) use activation::activation;
 pub(super) use arithmetic::{MAX_AXES, add_scalar, binary, mul_scalar};
 pub(super) use convolution::conv2d;
+pub(super) use dropout::{drop_path, dropout};
+pub(super) use embedding::embedding;
+pub(super) use loss::{Labels, cross_entropy};
 pub(super) use normalization::{batch_norm_eval, batch_norm_train, group_norm, layer_norm};
 pub(super) use product::{linear, matmul};
 pub(super) use reduction::sum;
+pub(super) use softmax::{attention, log_softmax, softmax};
 use tape::{Backward, Kernel, Outcome};
