@@ -50,7 +50,7 @@ pub enum Error {
     /// A class or table index that is out of range.
     #[error(
         "{kernel}: row {row} asks for index {value}, but there are {bound} \
-         (valid: 0 to {}); check the labels or the size of the table", bound.saturating_sub(1)
+         (valid: 0 to {}); check the labels, ids or indices", bound.saturating_sub(1)
     )]
     Index {
         /// The kernel that was called.
