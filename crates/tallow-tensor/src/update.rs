@@ -1,8 +1,12 @@
 //! Optimizer updates: one parameter, its gradient, and what the optimizer remembers of it, changed in place.
 //!
+//! Contiguous f32 parameters on the CPU are updated in one pass over memory; others with candle's arithmetic.
 //! Which parameters are updated, and where the moments are kept, is left to the optimizer.
 
 use candle_core::{Error, Result, Tensor, Var};
+use tallow_kernels::optimizer as kernels;
+
+use crate::inplace;
 
 /// The numbers of one AdamW update, by the names of `torch.optim.AdamW`.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -42,7 +46,8 @@ pub struct SgdUpdate {
 ///
 /// # Errors
 ///
-/// Shapes, types or devices that differ, a gradient that shares memory with the parameter, or a `step` of 0.
+/// Shapes, types or devices that differ, a gradient that shares memory with the parameter, one variable for both
+/// moments, or a `step` of 0.
 pub fn adamw(
     parameter: &Var,
     grad: &Tensor,
@@ -51,12 +56,35 @@ pub fn adamw(
     update: &AdamWUpdate,
 ) -> Result<()> {
     check("adamw", parameter, grad, &[exp_avg, exp_avg_sq])?;
+    // The same variable twice would wait for itself.
+    if exp_avg.id() == exp_avg_sq.id() {
+        return Err(Error::msg(
+            "adamw: the two moments are one variable; give each its own",
+        ));
+    }
     if update.step == 0 {
         return Err(Error::msg(
             "adamw: updates are counted from 1, found step 0",
         ));
     }
-    adamw_portable(parameter, grad, exp_avg, exp_avg_sq, update)
+    if !inplace::is_supported(parameter) {
+        return adamw_portable(parameter, grad, exp_avg, exp_avg_sq, update);
+    }
+    let config = kernels::AdamW {
+        lr: update.lr,
+        beta1: update.beta1,
+        beta2: update.beta2,
+        eps: update.eps,
+        weight_decay: update.weight_decay,
+        step: update.step,
+    };
+    inplace::zip2(parameter, grad, |parameter, grad| {
+        inplace::update(exp_avg, |m| {
+            inplace::update(exp_avg_sq, |v| {
+                kernels::adamw(&config, parameter, grad, m, v).map_err(Error::wrap)
+            })
+        })
+    })
 }
 
 /// Applies one SGD update to `parameter` and, where there is momentum, to its buffer, all of one shape and type.
@@ -76,7 +104,25 @@ pub fn sgd(parameter: &Var, grad: &Tensor, buffer: Option<&Var>, update: &SgdUpd
             ));
         }
     };
-    sgd_portable(parameter, grad, buffer, update)
+    if !inplace::is_supported(parameter) {
+        return sgd_portable(parameter, grad, buffer, update);
+    }
+    let config = kernels::Sgd {
+        lr: update.lr,
+        momentum: update.momentum,
+        dampening: update.dampening,
+        nesterov: update.nesterov,
+        weight_decay: update.weight_decay,
+    };
+    inplace::zip2(parameter, grad, |parameter, grad| {
+        let mut run = |buffer: &mut [f32]| {
+            kernels::sgd(&config, parameter, grad, buffer, update.first).map_err(Error::wrap)
+        };
+        match buffer {
+            Some(buffer) => inplace::update(buffer, run),
+            None => run(&mut []),
+        }
+    })
 }
 
 /// PyTorch's order of operations, `_single_tensor_adamw`.
