@@ -107,7 +107,7 @@ fn list<T: fmt::Display>(f: &mut fmt::Formatter<'_>, title: &str, items: &[T]) -
 
 impl fmt::Display for LoadReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} fit", self.loaded.len())?;
+        write!(f, "{} names fit", self.loaded.len())?;
         list(f, "missing (in the model only)", &self.missing)?;
         list(f, "unexpected (in the source only)", &self.unexpected)?;
         list(f, "mismatched", &self.mismatched)?;
