@@ -100,7 +100,9 @@ pub enum GraphError {
     NoOutputs,
     /// The list of inputs and the input nodes disagree.
     #[error(
-        "the graph lists the inputs {listed:?}, but its input nodes are {found:?}; list each input node once, in order"
+        "the graph lists the inputs [{}], but its input nodes are [{}]; list each input node once",
+        names(.listed),
+        names(.found)
     )]
     Inputs {
         /// What the graph lists.
@@ -120,4 +122,9 @@ pub enum GraphError {
         /// The repeated name.
         name: String,
     },
+}
+
+fn names(ids: &[NodeId]) -> String {
+    let names: Vec<String> = ids.iter().map(ToString::to_string).collect();
+    names.join(", ")
 }

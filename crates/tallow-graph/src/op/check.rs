@@ -40,15 +40,22 @@ pub(super) fn same_dtype(roles: &[&str], inputs: &[TensorType]) -> Checked {
     Ok(())
 }
 
-/// `ty` has the sizes `[N, C, H, W]`.
+/// `ty` has the sizes `[N, C, H, W]`, and at least one row and column.
 pub(super) fn nchw(role: &str, ty: &TensorType) -> Checked<[usize; 4]> {
-    let dims = <[usize; 4]>::try_from(ty.shape.as_slice());
-    dims.map_err(|_| {
-        Problem::new(
+    let Ok(dims) = <[usize; 4]>::try_from(ty.shape.as_slice()) else {
+        return Err(Problem::new(
             format!("{role} has {} dimensions, not 4", ty.rank()),
             format!("give {role} as [N, C, H, W]; a single image is [1, C, H, W]"),
-        )
-    })
+        ));
+    };
+    let [_, _, height, width] = dims;
+    if height == 0 || width == 0 {
+        return Err(Problem::new(
+            format!("{role} has no pixels"),
+            format!("give {role} with at least one row and column"),
+        ));
+    }
+    Ok(dims)
 }
 
 /// `ty` is a vector of `len` elements.
