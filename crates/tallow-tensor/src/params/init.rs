@@ -3,10 +3,12 @@
 //! What is drawn (bounds, fan, gain) is exactly what [`candle_nn::Init`] says; only the source of the random numbers is
 //! another one, since candle's CPU generator can't be seeded.
 
-use crate::rng::{self, philox};
 use candle_core::{DType, Device, Result, Shape, Tensor, Var};
 use candle_nn::Init;
 use candle_nn::init::NormalOrUniform;
+use tallow_kernels::rng as kernels;
+
+use crate::rng;
 
 /// How elements are distributed, once fan and gain are known.
 enum Distribution {
@@ -42,10 +44,10 @@ impl Distribution {
         match *self {
             Self::Constant(value) => values.fill(value as f32),
             Self::Uniform { low, high } => {
-                philox::fill_uniform(key, 0, low as f32, high as f32, values);
+                kernels::fill_uniform(key, 0, low as f32, high as f32, values);
             }
             Self::Normal { mean, std } => {
-                philox::fill_normal(key, 0, mean as f32, std as f32, values);
+                kernels::fill_normal(key, 0, mean as f32, std as f32, values);
             }
         }
     }

@@ -19,10 +19,8 @@
 
 use std::cell::Cell;
 
-use self::philox::philox4x32;
 use serde::{Deserialize, Serialize};
-
-pub(crate) mod philox;
+use tallow_kernels::rng::philox4x32;
 
 /// The seed that is used where none is given.
 pub const DEFAULT_SEED: u64 = 42;
