@@ -97,9 +97,10 @@ fn binary(
     b: &Tensor,
     portable: fn(&Tensor, &Tensor) -> Result<Tensor>,
 ) -> Result<Tensor> {
-    let kernels = |[a, b]: &[Tensor; 2], out: &[usize]| match out.len() {
-        0..=kernel::MAX_AXES => kernel::binary(kind, a, b, out),
-        _ => portable(a, b),
-    };
-    run(op, [a, b], kernels, || portable(a, b))
+    run(
+        op,
+        [a, b],
+        |[a, b], out| kernel::binary(kind, a, b, out),
+        || portable(a, b),
+    )
 }

@@ -1,7 +1,7 @@
 //! The one way that every operation takes: check, compute, record.
 
 use candle_core::{DType, Result, Tensor};
-use tallow_graph::{Op, ShapeError};
+use tallow_graph::{Op, ShapeError, TensorType};
 
 use crate::{Error, convert, no_grad, nonfinite, record};
 
@@ -62,6 +62,9 @@ fn suit_kernels(inputs: &[&Tensor]) -> bool {
         })
 }
 
+/// candle's CPU operations panic beyond that.
+const MAX_RANK: usize = 8;
+
 /// The shape of what `op` gives for these inputs.
 pub(super) fn check(op: &Op, inputs: &[&Tensor]) -> Result<Vec<usize>> {
     let types = inputs
@@ -69,6 +72,15 @@ pub(super) fn check(op: &Op, inputs: &[&Tensor]) -> Result<Vec<usize>> {
         .map(|input| convert::tensor_type(input))
         .collect::<crate::Result<Vec<_>>>()?;
     let output = op.infer(&types).map_err(Error::shape)?;
+    let rank = types.iter().chain([&output]).map(TensorType::rank).max();
+    if rank > Some(MAX_RANK) {
+        return Err(invalid(
+            op,
+            inputs,
+            format!("tensors of more than {MAX_RANK} dimensions are not supported"),
+            "join neighbouring dimensions with reshape",
+        ));
+    }
     Ok(output.shape)
 }
 

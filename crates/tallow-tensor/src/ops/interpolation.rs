@@ -1,7 +1,7 @@
 //! Resizing images.
 
-use super::dispatch::plain;
-use super::portable;
+use super::dispatch::run;
+use super::{kernel, portable};
 use candle_core::{Result, Tensor};
 use tallow_graph::Op;
 use tallow_graph::op::Interpolate;
@@ -24,7 +24,10 @@ pub use tallow_graph::op::Interpolation;
 /// ```
 pub fn interpolate(xs: &Tensor, size: [usize; 2], mode: Interpolation) -> Result<Tensor> {
     let op = Op::Interpolate(Interpolate { size, mode });
-    plain(op, &[xs], || {
-        portable::interpolation::interpolate(xs, size, mode)
-    })
+    run(
+        op,
+        [xs],
+        |[xs], out| kernel::interpolate(xs, mode, out),
+        || portable::interpolation::interpolate(xs, size, mode),
+    )
 }

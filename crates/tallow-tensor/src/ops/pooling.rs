@@ -1,9 +1,9 @@
 //! Pools: maximum and mean over sliding or adaptive windows.
 
-use super::dispatch::{check, plain};
-use super::portable::pooling::{self as portable, Averages};
+use super::dispatch::run;
+use super::kernel;
+use super::portable::pooling as portable;
 use candle_core::{Result, Tensor};
-use std::ops::Range;
 use tallow_graph::{
     Op,
     op::{AdaptiveAvgPool2d, AdaptiveMaxPool2d, AvgPool2d, MaxPool2d},
@@ -41,26 +41,6 @@ impl Pool2dConfig {
             ceil_mode: false,
         }
     }
-
-    /// Where each window of `axis` starts and ends, padding included: its positions minus `padding` are input's.
-    fn windows(&self, axis: usize, input: usize, out: usize) -> Vec<Range<usize>> {
-        let padded = input + 2 * self.padding[axis];
-        let window = |o: usize| {
-            let start = o * self.stride[axis];
-            start..(start + self.kernel[axis]).min(padded)
-        };
-        (0..out).map(window).collect()
-    }
-
-    /// The parts of the windows that lie in the input.
-    fn inside(&self, axis: usize, input: usize, out: usize) -> Vec<Range<usize>> {
-        let shift = |position: usize| position.saturating_sub(self.padding[axis]).min(input);
-        let windows = self.windows(axis, input, out);
-        windows
-            .iter()
-            .map(|w| shift(w.start)..shift(w.end))
-            .collect()
-    }
 }
 
 /// Maximum over sliding windows of `xs` `[N, C, H, W]`; PyTorch's `max_pool2d`. Padding counts as minus infinity. Of
@@ -85,12 +65,12 @@ pub fn max_pool2d(xs: &Tensor, config: &Pool2dConfig) -> Result<Tensor> {
         padding: config.padding,
         ceil_mode: config.ceil_mode,
     });
-    let out = check(&op, &[xs])?;
-    plain(op, &[xs], || {
-        let (_, _, h, w) = xs.dims4()?;
-        let (rows, cols) = (config.inside(0, h, out[2]), config.inside(1, w, out[3]));
-        portable::maximum(xs, &rows, &cols)
-    })
+    run(
+        op,
+        [xs],
+        |[xs], out| kernel::max_pool2d(xs, config, out),
+        || portable::max_pool2d(xs, config),
+    )
 }
 
 /// Mean over sliding windows of `xs` `[N, C, H, W]`; PyTorch's `avg_pool2d`. With `count_include_pad` (PyTorch's
@@ -106,24 +86,12 @@ pub fn avg_pool2d(xs: &Tensor, config: &Pool2dConfig, count_include_pad: bool) -
         ceil_mode: config.ceil_mode,
         count_include_pad,
     });
-    let out = check(&op, &[xs])?;
-    plain(op, &[xs], || {
-        let (_, _, h, w) = xs.dims4()?;
-        let averages = |axis: usize, input: usize, out: usize| {
-            let ranges = config.inside(axis, input, out);
-            let counted = if count_include_pad {
-                config.windows(axis, input, out)
-            } else {
-                ranges.clone()
-            };
-            Averages {
-                divisors: counted.iter().map(Range::len).collect(),
-                ranges,
-                input,
-            }
-        };
-        portable::average(xs, &averages(0, h, out[2]), &averages(1, w, out[3]))
-    })
+    run(
+        op,
+        [xs],
+        |[xs], out| kernel::avg_pool2d(xs, config, count_include_pad, out),
+        || portable::avg_pool2d(xs, config, count_include_pad),
+    )
 }
 
 /// Mean over `out[0] x out[1]` windows that cover `xs` `[N, C, H, W]`: output `i` of `out` reads
@@ -133,18 +101,12 @@ pub fn avg_pool2d(xs: &Tensor, config: &Pool2dConfig, count_include_pad: bool) -
 /// Where `xs` isn't `[N, C, H, W]` with at least one position, or a size is zero.
 pub fn adaptive_avg_pool2d(xs: &Tensor, out: [usize; 2]) -> Result<Tensor> {
     let op = Op::AdaptiveAvgPool2d(AdaptiveAvgPool2d { out });
-    plain(op, &[xs], || {
-        let (_, _, h, w) = xs.dims4()?;
-        let averages = |input: usize, out: usize| {
-            let ranges = adaptive(input, out);
-            Averages {
-                divisors: ranges.iter().map(Range::len).collect(),
-                ranges,
-                input,
-            }
-        };
-        portable::average(xs, &averages(h, out[0]), &averages(w, out[1]))
-    })
+    run(
+        op,
+        [xs],
+        |[xs], out| kernel::adaptive_avg_pool2d(xs, out),
+        || portable::adaptive_avg_pool2d(xs, out),
+    )
 }
 
 /// Maximum over the windows of [`adaptive_avg_pool2d`]; PyTorch's `adaptive_max_pool2d`.
@@ -153,14 +115,10 @@ pub fn adaptive_avg_pool2d(xs: &Tensor, out: [usize; 2]) -> Result<Tensor> {
 /// As [`adaptive_avg_pool2d`].
 pub fn adaptive_max_pool2d(xs: &Tensor, out: [usize; 2]) -> Result<Tensor> {
     let op = Op::AdaptiveMaxPool2d(AdaptiveMaxPool2d { out });
-    plain(op, &[xs], || {
-        let (_, _, h, w) = xs.dims4()?;
-        portable::maximum(xs, &adaptive(h, out[0]), &adaptive(w, out[1]))
-    })
-}
-
-fn adaptive(input: usize, out: usize) -> Vec<Range<usize>> {
-    (0..out)
-        .map(|o| o * input / out..((o + 1) * input).div_ceil(out))
-        .collect()
+    run(
+        op,
+        [xs],
+        |[xs], out| kernel::adaptive_max_pool2d(xs, out),
+        || portable::adaptive_max_pool2d(xs, out),
+    )
 }

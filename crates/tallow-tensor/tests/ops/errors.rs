@@ -86,6 +86,12 @@ const ROWS: &[Row] = &[
     (&["mul", "f32", "f64"], || {
         ops::mul(&zeros(&[2]), &zeros(&[2]).to_dtype(DType::F64)?)
     }),
+    (&["relu", "more than 8 dimensions"], || {
+        ops::relu(&zeros(&[1; 9]))
+    }),
+    (&["expand", "more than 8 dimensions"], || {
+        ops::expand(&zeros(&[1]), &[1; 9])
+    }),
     (&["relu", "u32"], || {
         ops::relu(&zeros(&[2]).to_dtype(DType::U32)?)
     }),

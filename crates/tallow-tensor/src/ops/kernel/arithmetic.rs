@@ -8,9 +8,6 @@ use super::reduction::sum_to;
 use super::tape::Gradient;
 use super::{Backward, Kernel, Outcome};
 
-/// Most axes that the kernels broadcast over.
-pub(crate) const MAX_AXES: usize = broadcast::MAX_AXES;
-
 /// `a op b`; the shapes broadcast to `out`.
 pub(crate) fn binary(op: Binary, a: &Tensor, b: &Tensor, out: &[usize]) -> Result<Tensor> {
     let pair = Pair {

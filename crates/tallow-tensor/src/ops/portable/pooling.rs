@@ -1,17 +1,103 @@
 //! Pools: averages as two products with constant matrices, maxima by gathering the first maximum.
 
 use super::windows::{self, Taps};
+use crate::ops::Pool2dConfig;
 use candle_core::{DType, Result, Tensor};
 use std::ops::Range;
 
+/// Maximum over sliding windows.
+pub(crate) fn max_pool2d(xs: &Tensor, config: &Pool2dConfig) -> Result<Tensor> {
+    let (_, _, h, w) = xs.dims4()?;
+    let inside =
+        |axis: usize, input: usize| inside(&sliding(config, axis, input), config, axis, input);
+    maximum(xs, &inside(0, h), &inside(1, w))
+}
+
+/// Maximum over adaptive windows.
+pub(crate) fn adaptive_max_pool2d(xs: &Tensor, out: [usize; 2]) -> Result<Tensor> {
+    let (_, _, h, w) = xs.dims4()?;
+    maximum(xs, &adaptive(h, out[0]), &adaptive(w, out[1]))
+}
+
+/// Mean over sliding windows.
+pub(crate) fn avg_pool2d(
+    xs: &Tensor,
+    config: &Pool2dConfig,
+    count_include_pad: bool,
+) -> Result<Tensor> {
+    let (_, _, h, w) = xs.dims4()?;
+    let averages = |axis: usize, input: usize| {
+        let windows = sliding(config, axis, input);
+        let ranges = inside(&windows, config, axis, input);
+        let counted = if count_include_pad { &windows } else { &ranges };
+        Averages {
+            divisors: counted.iter().map(Range::len).collect(),
+            ranges,
+            input,
+        }
+    };
+    average(xs, &averages(0, h), &averages(1, w))
+}
+
+/// Mean over adaptive windows.
+pub(crate) fn adaptive_avg_pool2d(xs: &Tensor, out: [usize; 2]) -> Result<Tensor> {
+    let (_, _, h, w) = xs.dims4()?;
+    let averages = |input: usize, out: usize| {
+        let ranges = adaptive(input, out);
+        Averages {
+            divisors: ranges.iter().map(Range::len).collect(),
+            ranges,
+            input,
+        }
+    };
+    average(xs, &averages(h, out[0]), &averages(w, out[1]))
+}
+
+/// Where each window along `axis` starts and ends, counted from the start of the padding and cut at its end.
+fn sliding(config: &Pool2dConfig, axis: usize, input: usize) -> Vec<Range<usize>> {
+    let (kernel, stride) = (config.kernel[axis], config.stride[axis]);
+    let padded = input + 2 * config.padding[axis];
+    // With `ceil_mode` a last window may overhang, if the one before left something over and it starts inside the input
+    // or the padding before it.
+    let overhangs =
+        |start: usize| start + kernel < padded + stride && start < input + config.padding[axis];
+    let counts = |start: usize| start + kernel <= padded || (config.ceil_mode && overhangs(start));
+    (0..)
+        .map(|o| o * stride)
+        .take_while(|&start| counts(start))
+        .map(|start| start..(start + kernel).min(padded))
+        .collect()
+}
+
+/// The parts of windows that lie in the input.
+fn inside(
+    windows: &[Range<usize>],
+    config: &Pool2dConfig,
+    axis: usize,
+    input: usize,
+) -> Vec<Range<usize>> {
+    let shift = |position: usize| position.saturating_sub(config.padding[axis]).min(input);
+    windows
+        .iter()
+        .map(|w| shift(w.start)..shift(w.end))
+        .collect()
+}
+
+/// Output `i` of `out` reads `floor(i in / out) .. ceil((i + 1) in / out)`.
+fn adaptive(input: usize, out: usize) -> Vec<Range<usize>> {
+    (0..out)
+        .map(|o| o * input / out..((o + 1) * input).div_ceil(out))
+        .collect()
+}
+
 /// Weights of an averaging pool along one axis: output x input, row-major.
-pub(crate) struct Averages {
+struct Averages {
     /// Input ranges, one an output.
-    pub(crate) ranges: Vec<Range<usize>>,
+    ranges: Vec<Range<usize>>,
     /// What each output divides its sum by.
-    pub(crate) divisors: Vec<usize>,
+    divisors: Vec<usize>,
     /// Length of the input axis.
-    pub(crate) input: usize,
+    input: usize,
 }
 
 impl Averages {
@@ -26,7 +112,7 @@ impl Averages {
 }
 
 /// Averages windows of `xs` `[N, C, H, W]`: the weight of a window is the product of its axes'.
-pub(crate) fn average(xs: &Tensor, rows: &Averages, cols: &Averages) -> Result<Tensor> {
+fn average(xs: &Tensor, rows: &Averages, cols: &Averages) -> Result<Tensor> {
     sandwich(xs, &rows.matrix(xs)?, &cols.matrix(xs)?)
 }
 
@@ -41,7 +127,7 @@ pub(crate) fn sandwich(xs: &Tensor, rows: &Tensor, cols: &Tensor) -> Result<Tens
 }
 
 /// Maximum of each window; the gradient goes to the first maximum, as in PyTorch.
-pub(crate) fn maximum(xs: &Tensor, rows: &[Range<usize>], cols: &[Range<usize>]) -> Result<Tensor> {
+fn maximum(xs: &Tensor, rows: &[Range<usize>], cols: &[Range<usize>]) -> Result<Tensor> {
     let (n, c, _, _) = xs.dims4()?;
     let (row_taps, col_taps): (Taps, Taps) =
         (windows::repeat_last(rows), windows::repeat_last(cols));
