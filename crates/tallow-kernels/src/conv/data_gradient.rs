@@ -6,21 +6,20 @@
 //! of stride 1 with those taps in reverse order. With stride 1 there is one residue and the
 //! kernel is simply flipped; with stride `[s, t]` there are `s * t`, each with its own taps.
 
+use super::correlate::{Outputs, Phase};
 use super::geometry::Conv2dGeometry;
-use super::implicit_gemm::Destination;
 use super::pack::WeightView;
 use super::region::{Axis, Correlation, gcd};
-use crate::shared::SharedMut;
 
 /// The correlation that gives the input gradient on one residue in one axis.
-struct Phase {
+struct Residue {
     axis: Axis,
     /// The tap of the kernel that stands first, and the taps from one to the next (going down).
     tap: usize,
     tap_step: usize,
 }
 
-impl Phase {
+impl Residue {
     /// `None` where no tap reaches the residue.
     fn new(geometry: &Conv2dGeometry, axis: usize, residue: usize) -> Option<Self> {
         let (stride, dilation) = (geometry.stride[axis], geometry.dilation[axis]);
@@ -34,7 +33,7 @@ impl Phase {
         let tap = lowest + (count - 1) * tap_step;
         Some(Self {
             axis: Axis::new(
-                (geometry.in_size[axis] - residue).div_ceil(stride),
+                geometry.in_size[axis].div_ceil(stride),
                 geometry.out_size()[axis],
                 1,
                 (anchor as isize - (tap * dilation) as isize) / stride as isize,
@@ -47,47 +46,48 @@ impl Phase {
     }
 }
 
-/// Calls `run` with the correlation, its weights and its destination for each residue, after
-/// writing zeros to pixels that no output depends on.
-pub(super) fn for_phases(
-    geometry: &Conv2dGeometry,
-    w: &[f32],
-    dy: &[f32],
-    dx: &mut [f32],
-    mut run: impl FnMut(&Correlation<'_>, &WeightView<'_>, &Destination<'_>),
-) {
-    let [height, width] = geometry.in_size;
-    let plane = geometry.in_plane();
-    for residue_y in 0..geometry.stride[0].min(height) {
-        let y = Phase::new(geometry, 0, residue_y);
-        for residue_x in 0..geometry.stride[1].min(width) {
-            let x = Phase::new(geometry, 1, residue_x);
-            let (Some(y), Some(x)) = (&y, &x) else {
-                clear(geometry, [residue_y, residue_x], dx);
-                continue;
-            };
-            let reads = Correlation {
-                source: dy,
-                images: geometry.batch,
-                groups: geometry.groups,
-                channels: geometry.out_channels_per_group(),
-                y: y.axis,
-                x: x.axis,
-            };
-            let writes = Destination {
-                values: SharedMut::new(dx),
-                origin: residue_y * width + residue_x,
-                image_stride: geometry.in_channels * plane,
-                row_stride: plane,
-                strides: [geometry.stride[0] * width, geometry.stride[1]],
-            };
-            run(&reads, &flipped(geometry, w, y, x), &writes);
-        }
+/// What [`phase`] computes the phases of.
+pub(super) fn outputs(geometry: &Conv2dGeometry) -> Outputs {
+    Outputs {
+        images: geometry.batch,
+        groups: geometry.groups,
+        rows: geometry.in_channels_per_group(),
+        size: geometry.in_size,
+        steps: geometry.stride,
     }
 }
 
-/// The weights of the taps of a phase: rows are input channels, summed over output channels.
-fn flipped<'a>(geometry: &Conv2dGeometry, w: &'a [f32], y: &Phase, x: &Phase) -> WeightView<'a> {
+/// How the gradient is computed on the input pixels of one residue down and across, or `None`
+/// where no output depends on them.
+pub(super) fn phase<'a>(
+    geometry: &Conv2dGeometry,
+    w: &'a [f32],
+    dy: &'a [f32],
+    residues: [usize; 2],
+) -> Option<Phase<'a>> {
+    let y = Residue::new(geometry, 0, residues[0])?;
+    let x = Residue::new(geometry, 1, residues[1])?;
+    Some(Phase {
+        reads: Correlation {
+            source: dy,
+            images: geometry.batch,
+            groups: geometry.groups,
+            channels: geometry.out_channels_per_group(),
+            y: y.axis,
+            x: x.axis,
+        },
+        weights: flipped(geometry, w, &y, &x),
+    })
+}
+
+/// The weights of the taps that reach a residue: rows are input channels, summed over output
+/// channels.
+fn flipped<'a>(
+    geometry: &Conv2dGeometry,
+    w: &'a [f32],
+    y: &Residue,
+    x: &Residue,
+) -> WeightView<'a> {
     let width = geometry.kernel[1];
     let filter = geometry.in_channels_per_group() * geometry.taps();
     WeightView {
@@ -98,21 +98,5 @@ fn flipped<'a>(geometry: &Conv2dGeometry, w: &'a [f32], y: &Phase, x: &Phase) ->
         channel_stride: filter,
         tap_strides: [-((y.tap_step * width) as isize), -(x.tap_step as isize)],
         taps: [y.axis.taps, x.axis.taps],
-    }
-}
-
-/// Writes zeros to the input pixels of a residue.
-fn clear(geometry: &Conv2dGeometry, residue: [usize; 2], dx: &mut [f32]) {
-    let [height, width] = geometry.in_size;
-    for plane in dx.chunks_exact_mut(height * width) {
-        for row in plane
-            .chunks_exact_mut(width)
-            .skip(residue[0])
-            .step_by(geometry.stride[0])
-        {
-            for value in row.iter_mut().skip(residue[1]).step_by(geometry.stride[1]) {
-                *value = 0.0;
-            }
-        }
     }
 }

@@ -5,7 +5,8 @@
 //! along its lines from the first pixel to the last, so that even narrow images fill registers:
 //! what is computed between two grid rows is dropped.
 
-use super::implicit_gemm::{Destination, slices};
+use super::correlate::{Destination, Part};
+use super::implicit_gemm::slices;
 use super::micro::{DOT_ROWS, Kernels, MAX_LANES, RowDots, RowSum};
 use super::pack::WeightView;
 use super::region::{Block, Correlation, Layout};
@@ -30,60 +31,36 @@ pub(super) fn suits_weight_gradient(rows: usize, groups: usize) -> bool {
     rows <= MOST_ROWS && groups > 1
 }
 
-/// Runs a correlation with `rows` outputs a group.
-pub(super) fn correlate(
-    reads: &Correlation<'_>,
-    rows: usize,
-    weights: &WeightView<'_>,
-    bias: Option<&[f32]>,
-    writes: &Destination<'_>,
-    workspace: &Workspace,
-) {
-    let job = Job {
-        reads,
-        writes,
-        kernels: Kernels::current(),
-        rows,
-        weights,
-        bias,
-        workspace,
-    };
-    let blocks = reads.pixels().div_ceil(BLOCK);
-    parallel::for_each(reads.groups * blocks, 1, (), |task, ()| {
-        let first = task % blocks * BLOCK;
-        let end = (first + BLOCK).min(reads.pixels());
-        job.run(task / blocks, &reads.block(first, end));
-    });
+/// A correlation of one group of channels.
+pub(super) struct Sum<'a> {
+    pub(super) reads: &'a Correlation<'a>,
+    pub(super) weights: &'a WeightView<'a>,
+    /// The group's biases.
+    pub(super) bias: Option<&'a [f32]>,
+    pub(super) kernels: &'static Kernels,
+    pub(super) workspace: &'a Workspace,
 }
 
-struct Job<'a> {
-    reads: &'a Correlation<'a>,
-    writes: &'a Destination<'a>,
-    kernels: &'static Kernels,
-    rows: usize,
-    weights: &'a WeightView<'a>,
-    bias: Option<&'a [f32]>,
-    workspace: &'a Workspace,
-}
-
-impl Job<'_> {
-    fn run(&self, group: usize, block: &Block) {
-        let reads = self.reads;
+impl Sum<'_> {
+    /// Computes a part of the outputs, all terms.
+    pub(super) fn run(&self, part: &Part<'_>, writes: &Destination<'_>) {
+        let (reads, block) = (self.reads, part.block);
         let (slice, channels) = slices(reads.depth(), reads.taps(), SLICE);
         let layout = reads.scratch_layout(block, channels.min(reads.channels));
         let mut window = self.workspace.take(reads.scratch_len(block, &layout));
         window.fill(0.0);
         let line = block.flat_len(&layout).next_multiple_of(MAX_LANES);
-        let mut sums = self.workspace.take(self.rows * block.images * line);
+        let row_len = block.images * line;
+        let mut sums = self.workspace.take((part.rows.1 - part.rows.0) * row_len);
         let mut offsets = [0; SLICE];
         for first in (0..reads.depth()).step_by(slice) {
             let terms = (first, (first + slice).min(reads.depth()));
             let channels = (first / reads.taps(), terms.1.div_ceil(reads.taps()));
             let offsets = &mut offsets[..terms.1 - terms.0];
             reads.tap_offsets(terms, channels.0, &layout, offsets);
-            reads.fill_window(group, channels, block, &layout, &mut window);
-            for (row, sums) in sums.chunks_exact_mut(block.images * line).enumerate() {
-                let weights = self.row_weights(group, row, terms);
+            reads.fill_window(part.group, channels, block, &layout, &mut window);
+            for (row, sums) in (part.rows.0..).zip(sums.chunks_exact_mut(row_len)) {
+                let weights = self.row_weights(part.group, row, terms);
                 let weights = &weights[..offsets.len()];
                 for (image, sums) in sums.chunks_exact_mut(line).enumerate() {
                     let source = &window[image * layout.image..];
@@ -91,8 +68,18 @@ impl Job<'_> {
                 }
             }
         }
-        for (row, sums) in sums.chunks_exact(block.images * line).enumerate() {
-            self.write(group * self.rows + row, block, &layout, line, sums);
+        for (row, sums) in (part.rows.0..).zip(sums.chunks_exact(row_len)) {
+            let bias = self.bias.map_or(0.0, |bias| bias[row]);
+            let mut cursor = reads.cursor(block.first);
+            cursor.runs(block.len(), false, |_, pixel, length| {
+                let from = &sums[block.flat_position(&layout, line, pixel)..][..length];
+                let at = writes.position(pixel).wrapping_add(row * writes.row_stride);
+                // SAFETY: this task alone writes these rows of these pixels.
+                let to = unsafe { writes.values.slice(at, length) };
+                to.iter_mut()
+                    .zip(from)
+                    .for_each(|(to, sum)| *to = bias + sum);
+            });
         }
     }
 
@@ -128,22 +115,6 @@ impl Job<'_> {
         // SAFETY: `sums` holds the length rounded up to `MAX_LANES`, and the furthest tap that
         // many floats of the source; the table's kernels run on this CPU.
         unsafe { (self.kernels.row_sum)(&row_sum) };
-    }
-
-    /// Copies the sums of a channel's pixels to where they belong.
-    fn write(&self, channel: usize, block: &Block, layout: &Layout, line: usize, sums: &[f32]) {
-        let bias = self.bias.map_or(0.0, |bias| bias[channel]);
-        let step = self.writes.strides[1];
-        let mut cursor = self.reads.cursor(block.first);
-        cursor.runs(block.len(), false, |_, pixel, length| {
-            let from = &sums[block.flat_position(layout, line, pixel)..][..length];
-            let position = self.writes.position(channel, pixel);
-            // SAFETY: this task alone writes this channel's pixels of this block.
-            let to = unsafe { self.writes.values.slice(position, (length - 1) * step + 1) };
-            for (to, sum) in to.iter_mut().step_by(step).zip(from) {
-                *to = bias + sum;
-            }
-        });
     }
 }
 

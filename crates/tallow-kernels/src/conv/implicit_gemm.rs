@@ -1,62 +1,23 @@
 //! The general algorithm: a matrix product whose right-hand matrix is never written out.
 //!
 //! `out[row, pixel] = sum over (channel, tap) of weight[row, (channel, tap)] * source[channel,
-//! pixel moved by tap]`. Weights are packed once a call, in tiles of rows. The pixels of all
-//! images are cut into blocks, one task each; a task goes through the sum in slices, copies what
-//! the slice needs into a window, packs panels of pixels from it that stay in the L2 cache, and
-//! multiplies. Pixels are counted through the batch, so that small images fill panels together.
-//!
-//! Tasks write different outputs, and how the work is cut follows from the shape and the SIMD
-//! level: results don't depend on threads.
+//! pixel moved by tap]`. Weights are packed once a call, in tiles of rows. For a block of pixels
+//! the sum is taken in slices: what a slice needs is copied into a window, panels of pixels that
+//! stay in the L2 cache are packed from it, and multiplied by the weights.
 
+use super::correlate::{self, Destination, Outputs, Part, Phase};
 use super::micro::{Kernels, MAX_COLUMNS, MAX_ROWS, Product};
 use super::pack::{self, WeightView};
 use super::region::{Block, Correlation, Cursor, Layout, Pixel, Run};
 use crate::parallel;
 use crate::shared::SharedMut;
-use crate::workspace::Workspace;
-
-/// Where outputs go: row `r` of group `g` at pixel `(y, x)` of an image is
-/// `values[origin + image * image_stride + (g * rows + r) * row_stride + y * strides[0] + x *
-/// strides[1]]`.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Destination<'a> {
-    pub(super) values: SharedMut<'a>,
-    pub(super) origin: usize,
-    pub(super) image_stride: usize,
-    pub(super) row_stride: usize,
-    pub(super) strides: [usize; 2],
-}
-
-impl Destination<'_> {
-    pub(super) fn position(&self, row: usize, pixel: Pixel) -> usize {
-        self.origin
-            + pixel.image * self.image_stride
-            + row * self.row_stride
-            + pixel.y * self.strides[0]
-            + pixel.x * self.strides[1]
-    }
-
-    /// Whether neighbouring pixels, through rows of `columns`, are neighbours here.
-    pub(super) fn is_dense(&self, columns: usize) -> bool {
-        self.strides == [columns, 1]
-    }
-}
+use crate::workspace::{Scratch, Workspace};
 
 /// Most terms of a slice of the sum; a panel of 16 columns is then 20 KiB.
 const SLICE: usize = 320;
-/// Pixels of a block.
-const BLOCK: usize = 256;
 /// Rows that go through all panels of a block before the next ones; with a slice of them packed
 /// in the L2 cache.
 const ROW_CHUNK: usize = 96;
-/// Tasks to aim for, so that any usual number of threads finds about equal shares.
-const TASKS: usize = 16;
-/// Panels of a block, and rows of a part, at least: fewer would repeat more reading of weights,
-/// and packing of pixels, than they share out.
-const LEAST_PANELS: usize = 4;
-const LEAST_ROWS: usize = 96;
-
 /// How the terms of a sum are cut into slices: (terms of a slice, most channels of a slice).
 pub(super) fn slices(depth: usize, taps: usize, most: usize) -> (usize, usize) {
     let even = depth.div_ceil(depth.div_ceil(most));
@@ -71,149 +32,115 @@ pub(super) fn slices(depth: usize, taps: usize, most: usize) -> (usize, usize) {
     }
 }
 
-/// Runs a correlation with `rows` outputs a group.
-pub(super) fn correlate(
-    reads: &Correlation<'_>,
-    rows: usize,
-    weights: &WeightView<'_>,
-    bias: Option<&[f32]>,
-    writes: &Destination<'_>,
-    workspace: &Workspace,
-) {
-    let depth = reads.depth();
-    let kernels = Kernels::current();
-    let mut packed = workspace.take(reads.groups * rows * depth);
-    pack_weights(weights, kernels, reads.groups, rows, depth, &mut packed);
-    let job = Job {
-        reads,
-        writes,
-        kernels,
-        rows,
-        weights: &packed,
-        bias,
-        workspace,
-        cut: Cut::new(reads, rows, kernels),
-    };
-    let tasks = reads.groups * job.cut.blocks * job.cut.parts;
-    parallel::for_each(tasks, 1, (), |task, ()| job.run(task));
+/// The weights of all phases, each `[groups][tiles][depth][rows of the tile]`.
+pub(super) fn pack<'w, 'a>(
+    outputs: &Outputs,
+    phase: impl Fn([usize; 2]) -> Option<Phase<'a>>,
+    kernels: &Kernels,
+    workspace: &'w Workspace,
+) -> Scratch<'w> {
+    let rows = outputs.groups * outputs.rows;
+    let present = || correlate::phases(outputs).filter_map(&phase);
+    let len: usize = present().map(|phase| rows * phase.reads.depth()).sum();
+    let mut packed = workspace.take(len);
+    let mut rest = &mut packed[..];
+    for phase in present() {
+        let depth = phase.reads.depth();
+        let (to, after) = rest.split_at_mut(rows * depth);
+        pack_weights(&phase.weights, kernels, outputs, depth, to);
+        rest = after;
+    }
+    packed
 }
 
+/// Packs the weights of one phase.
+///
+/// A task takes one tile through all channels where a row's channels lie together, and some
+/// channels through all tiles where a channel's rows do, so that it reads memory in order.
 fn pack_weights(
     view: &WeightView<'_>,
     kernels: &Kernels,
-    groups: usize,
-    rows: usize,
+    outputs: &Outputs,
     depth: usize,
     packed: &mut [f32],
 ) {
+    let (groups, rows) = (outputs.groups, outputs.rows);
+    let taps = view.taps[0] * view.taps[1];
+    let channels = depth / taps;
     let tiles = rows.div_ceil(kernels.rows);
     let packed = SharedMut::new(packed);
-    let grain = parallel::grain(kernels.rows * depth);
-    parallel::for_each(groups * tiles, grain, (), |task, ()| {
-        for task in task..(task + grain).min(groups * tiles) {
-            let (group, first) = (task / tiles, task % tiles * kernels.rows);
-            let count = kernels.rows.min(rows - first);
-            // SAFETY: each tile has its own place in `packed`.
-            let to = unsafe { packed.slice((group * rows + first) * depth, count * depth) };
-            pack::weights(view, group, first, count, to);
+    let pack = |group: usize, tile: usize, channel: usize| {
+        let first = tile * kernels.rows;
+        let count = kernels.rows.min(rows - first);
+        let at = (group * rows + first) * depth + channel * taps * count;
+        // SAFETY: each channel of each tile has its own place in `packed`.
+        let to = unsafe { packed.slice(at, taps * count) };
+        let start = view.position(group, channel * taps) + first * view.row_stride;
+        pack::weights(view, start, count, to);
+    };
+    let (outer, inner) = if view.row_stride < view.channel_stride {
+        (channels, tiles)
+    } else {
+        (tiles, channels)
+    };
+    let grain = parallel::grain(inner * taps * kernels.rows);
+    parallel::for_each(groups * outer, grain, (), |first, ()| {
+        for task in first..(first + grain).min(groups * outer) {
+            let (group, task) = (task / outer, task % outer);
+            for other in 0..inner {
+                if view.row_stride < view.channel_stride {
+                    pack(group, other, task);
+                } else {
+                    pack(group, task, other);
+                }
+            }
         }
     });
 }
 
-/// How a correlation is cut into tasks.
-struct Cut {
-    /// Pixels of a block, and blocks of a group.
-    block: usize,
-    blocks: usize,
-    /// Parts that the rows are cut into, each of `part` rows.
-    parts: usize,
-    part: usize,
-    /// Terms of a slice, and the most channels that it touches.
-    slice: usize,
-    channels: usize,
+/// A correlation of one group of channels.
+pub(super) struct Sum<'a> {
+    pub(super) reads: &'a Correlation<'a>,
+    /// The group's packed weights.
+    pub(super) weights: &'a [f32],
+    /// The group's biases.
+    pub(super) bias: Option<&'a [f32]>,
+    pub(super) kernels: &'static Kernels,
+    pub(super) workspace: &'a Workspace,
 }
 
-impl Cut {
-    fn new(reads: &Correlation<'_>, rows: usize, kernels: &Kernels) -> Self {
-        let pixels = reads.pixels();
-        let (slice, channels) = slices(reads.depth(), reads.taps(), SLICE);
-        // A block packs its pixels once for each part of the rows, and each block reads the
-        // weights anew: pixels are shared out first, down to blocks of a few panels.
-        let wanted = TASKS.div_ceil(reads.groups);
-        let least = LEAST_PANELS * kernels.columns;
-        let block = pixels.div_ceil(wanted).clamp(least, BLOCK);
-        let block = block.next_multiple_of(kernels.columns);
-        let blocks = pixels.div_ceil(block);
-        let wanted = TASKS.div_ceil(reads.groups * blocks);
-        let part = rows.div_ceil(wanted).max(LEAST_ROWS);
-        let part = part.next_multiple_of(kernels.rows);
-        Self {
-            block,
-            blocks,
-            parts: rows.div_ceil(part),
-            part,
-            slice,
-            channels,
-        }
-    }
-}
-
-struct Job<'a> {
-    reads: &'a Correlation<'a>,
-    writes: &'a Destination<'a>,
-    kernels: &'static Kernels,
-    rows: usize,
-    weights: &'a [f32],
-    bias: Option<&'a [f32]>,
-    workspace: &'a Workspace,
-    cut: Cut,
-}
-
-/// The part of a task that a slice of the sum stands for.
+/// A slice of the sums of a part.
 struct Slice<'b> {
-    group: usize,
-    block: &'b Block,
-    /// Rows of the group.
-    rows: (usize, usize),
+    part: &'b Part<'b>,
+    writes: &'b Destination<'b>,
     /// Terms.
     terms: (usize, usize),
 }
 
-impl Job<'_> {
-    fn run(&self, task: usize) {
-        let (cut, reads) = (&self.cut, self.reads);
-        let (group, rest) = (
-            task / (cut.blocks * cut.parts),
-            task % (cut.blocks * cut.parts),
-        );
-        let (index, part) = (rest / cut.parts, rest % cut.parts);
-        let end = ((index + 1) * cut.block).min(reads.pixels());
-        let block = reads.block(index * cut.block, end);
-        let layout = reads.layout(&block, cut.channels.min(reads.channels));
-        let mut window = self.workspace.take(reads.window_len(&block, &layout));
+impl Sum<'_> {
+    /// Computes a part of the outputs, all terms.
+    pub(super) fn run(&self, part: &Part<'_>, writes: &Destination<'_>) {
+        let (reads, block) = (self.reads, part.block);
+        let (slice, channels) = slices(reads.depth(), reads.taps(), SLICE);
+        let layout = reads.layout(block, channels.min(reads.channels));
+        let mut window = self.workspace.take(reads.window_len(block, &layout));
         window.fill(0.0);
-        let panels = block.len().div_ceil(self.kernels.columns);
-        let mut panels = self
-            .workspace
-            .take(panels * self.kernels.columns * cut.slice);
+        let columns = block.len().next_multiple_of(self.kernels.columns);
+        let mut panels = self.workspace.take(columns * slice);
         let mut offsets = [0; SLICE];
-        for first in (0..reads.depth()).step_by(cut.slice) {
-            let terms = (first, (first + cut.slice).min(reads.depth()));
+        for first in (0..reads.depth()).step_by(slice) {
+            let terms = (first, (first + slice).min(reads.depth()));
             let channels = (first / reads.taps(), terms.1.div_ceil(reads.taps()));
             let offsets = &mut offsets[..terms.1 - terms.0];
             reads.tap_offsets(terms, channels.0, &layout, offsets);
-            let source = reads.window(group, channels, &block, &layout, &mut window);
-            self.pack(source, &block, &layout, offsets, &mut panels);
-            let rows = (part * cut.part, ((part + 1) * cut.part).min(self.rows));
-            self.multiply(
-                &Slice {
-                    group,
-                    block: &block,
-                    rows,
-                    terms,
-                },
-                &panels,
-            );
+            let source = reads.window(part.group, channels, block, &layout, &mut window);
+            self.pack(source, block, &layout, offsets, &mut panels);
+            let slice = Slice {
+                part,
+                writes,
+                terms,
+            };
+            self.multiply(&slice, &panels);
         }
     }
 
@@ -239,30 +166,29 @@ impl Job<'_> {
         }
     }
 
-    /// Adds a slice's terms to the outputs of its block and rows.
+    /// Adds a slice's terms to the outputs of its part.
     fn multiply(&self, slice: &Slice<'_>, panels: &[f32]) {
         let columns = self.kernels.columns;
         let panel = (slice.terms.1 - slice.terms.0) * columns;
-        let block = slice.block;
-        let dense = self.writes.is_dense(self.reads.x.grid);
+        let (block, rows) = (slice.part.block, slice.part.rows);
+        let dense = slice.writes.is_dense(self.reads.x.grid);
         let mut aside = [0.0; MAX_ROWS * MAX_COLUMNS];
-        for first_row in (slice.rows.0..slice.rows.1).step_by(ROW_CHUNK) {
-            let end_row = (first_row + ROW_CHUNK).min(slice.rows.1);
+        for first_row in (rows.0..rows.1).step_by(ROW_CHUNK) {
+            let end_row = (first_row + ROW_CHUNK).min(rows.1);
             let starts = (block.first..block.end).step_by(columns);
             let mut cursor = self.reads.cursor(block.first);
             for (first, panel) in starts.zip(panels.chunks_exact(panel)) {
                 let len = columns.min(block.end - first);
-                let row = slice.group * self.rows;
                 let runs = Runs::new(&mut cursor, len, dense, |pixel| {
-                    self.writes.position(row, pixel)
+                    slice.writes.position(pixel)
                 });
                 for row in (first_row..end_row).step_by(self.kernels.rows) {
                     let rows = (row, self.kernels.rows.min(end_row - row));
                     match runs.as_slice() {
-                        [run] if run.length == columns && self.writes.strides[1] == 1 => {
+                        [run] if run.length == columns => {
                             self.tile_in_place(slice, rows, run.position, panel);
                         }
-                        runs => self.tile_scattered(slice, rows, runs, panel, &mut aside),
+                        runs => self.tile_in_runs(slice, rows, runs, panel, &mut aside),
                     }
                 }
             }
@@ -277,20 +203,20 @@ impl Job<'_> {
         position: usize,
         panel: &[f32],
     ) {
-        let stride = self.writes.row_stride;
+        let stride = slice.writes.row_stride;
         let reach = (count - 1) * stride + self.kernels.columns;
-        let c = self.writes.values.at(position + row * stride, reach);
-        let channel = slice.group * self.rows + row;
+        let at = position.wrapping_add(row * stride);
+        let c = slice.writes.values.at(at, reach);
         let start = match self.bias {
             _ if slice.terms.0 > 0 => std::ptr::null(),
-            Some(bias) => bias[channel..][..count].as_ptr(),
+            Some(bias) => bias[row..][..count].as_ptr(),
             None => ZEROS.as_ptr(),
         };
         self.tile(slice, (row, count), panel, (c, stride), start);
     }
 
     /// A tile that is computed aside and then written run by run.
-    fn tile_scattered(
+    fn tile_in_runs(
         &self,
         slice: &Slice<'_>,
         (row, count): (usize, usize),
@@ -301,30 +227,19 @@ impl Job<'_> {
         let columns = self.kernels.columns;
         let c = (aside.as_mut_ptr(), columns);
         self.tile(slice, (row, count), panel, c, ZEROS.as_ptr());
-        let step = self.writes.strides[1];
-        for (i, sums) in aside.chunks_exact(columns).take(count).enumerate() {
-            let bias = match self.bias {
-                Some(bias) if slice.terms.0 == 0 => bias[slice.group * self.rows + row + i],
-                _ => 0.0,
-            };
+        for (row, sums) in (row..row + count).zip(aside.chunks_exact(columns)) {
             for run in runs {
-                let position = run.position + (row + i) * self.writes.row_stride;
-                // SAFETY: this task alone writes these channels of these pixels, as `Cut` deals
-                // them out.
-                let to = unsafe {
-                    self.writes
-                        .values
-                        .slice(position, (run.length - 1) * step + 1)
-                };
+                let at = run.position.wrapping_add(row * slice.writes.row_stride);
+                // SAFETY: this task alone writes these rows of these pixels.
+                let to = unsafe { slice.writes.values.slice(at, run.length) };
                 let sums = &sums[run.lane..][..run.length];
-                match (slice.terms.0, step) {
-                    (0, _) => set(to, step, sums, bias),
-                    (_, 1) => to.iter_mut().zip(sums).for_each(|(to, sum)| *to += sum),
-                    _ => {
-                        for (i, sum) in sums.iter().enumerate() {
-                            to[i * step] += sum;
-                        }
-                    }
+                if slice.terms.0 > 0 {
+                    to.iter_mut().zip(sums).for_each(|(to, sum)| *to += sum);
+                } else {
+                    let bias = self.bias.map_or(0.0, |bias| bias[row]);
+                    to.iter_mut()
+                        .zip(sums)
+                        .for_each(|(to, sum)| *to = bias + sum);
                 }
             }
         }
@@ -338,10 +253,9 @@ impl Job<'_> {
         (c, c_stride): (*mut f32, usize),
         start: *const f32,
     ) {
-        let depth = self.reads.depth();
         // Packed tiles start at multiples of the tile's rows, and so does `row`.
-        let tile = (slice.group * self.rows + row) * depth;
-        let a = &self.weights[tile + slice.terms.0 * count..tile + slice.terms.1 * count];
+        let tile = &self.weights[row * self.reads.depth()..];
+        let a = &tile[slice.terms.0 * count..slice.terms.1 * count];
         let terms = slice.terms.1 - slice.terms.0;
         assert!(panel.len() == terms * self.kernels.columns);
         let product = Product {
@@ -356,19 +270,6 @@ impl Job<'_> {
         // holds `count` rows of `columns`, which this task alone writes; the table's kernels
         // run on this CPU.
         unsafe { (self.kernels.product)(count, &product) };
-    }
-}
-
-/// Writes sums to every `step`th place.
-fn set(to: &mut [f32], step: usize, sums: &[f32], bias: f32) {
-    if step == 1 {
-        to.iter_mut()
-            .zip(sums)
-            .for_each(|(to, sum)| *to = bias + sum);
-    } else {
-        for (i, sum) in sums.iter().enumerate() {
-            to[i * step] = bias + sum;
-        }
     }
 }
 

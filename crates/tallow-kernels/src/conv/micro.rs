@@ -100,7 +100,7 @@ pub(super) struct Kernels {
     pub(super) row_dots: unsafe fn(usize, &RowDots),
     pub(super) pack_panel: PackPanel,
     /// [`pack::lines`].
-    pub(super) copy_lines: unsafe fn(&[f32], &mut [f32], &Lines),
+    pub(super) copy_lines: unsafe fn(&Lines),
     /// [`pack::transposed`].
     pub(super) pack_transposed: unsafe fn(&[f32], usize, usize, &mut [f32]),
 }
@@ -317,8 +317,9 @@ macro_rules! compile {
             }
 
             $(#[$features])?
-            unsafe fn copy_lines(from: &[f32], to: &mut [f32], lines: &Lines) {
-                pack::lines(from, to, lines);
+            unsafe fn copy_lines(lines: &Lines) {
+                // SAFETY: as the caller promises.
+                unsafe { pack::lines(lines) }
             }
 
             $(#[$features])?

@@ -5,13 +5,14 @@
 //!
 //! Forward and data gradient are both correlations on a grid: planes are read at evenly spaced
 //! places, zero outside (`region`; the data gradient of a strided convolution is several of them,
-//! see `data_gradient`). A correlation is run by one of two algorithms, `implicit_gemm` or, for
-//! very few outputs a group, `direct`; the weight gradient has one of its own in each spirit
+//! see `data_gradient`). `correlate` cuts them into tasks, which one of two algorithms runs:
+//! `implicit_gemm` or, for very few outputs a group, `direct`. The weight gradient has one of its own in each spirit
 //! (`weight_gradient`, and a part of `direct`). The algorithms share windows (`region`), packing
 //! (`pack`) and the micro-kernels (`micro`, written in the registers of `lanes`).
 //!
-//! This file alone chooses among the algorithms. Another one, such as Winograd's for 3x3 kernels
-//! or one for channels-last data, is another file that takes the same geometry and operands.
+//! Another algorithm, such as Winograd's for 3x3 kernels, is another file: one that is a way of
+//! computing part of a correlation is chosen in `correlate`, one that does all of a convolution
+//! itself, or takes data in another order, is chosen in this file by the geometry.
 //!
 //! # Promises
 //!
@@ -19,6 +20,7 @@
 //! alone, and every sum has a fixed order. Nothing is allocated apart from what the
 //! [`Workspace`] grows by. Threads are those of the calling thread's rayon pool.
 
+mod correlate;
 mod data_gradient;
 mod direct;
 mod geometry;
@@ -33,10 +35,9 @@ pub use geometry::Conv2dGeometry;
 
 use crate::error::{Result, check_len};
 use crate::parallel;
-use crate::shared::SharedMut;
 use crate::workspace::Workspace;
+use correlate::{Outputs, Phase};
 use geometry::Operand;
-use implicit_gemm::Destination;
 use pack::WeightView;
 use region::{Axis, Correlation};
 
@@ -78,24 +79,20 @@ pub fn forward(
     if let Some(bias) = bias {
         check_len(KERNEL, "bias", bias, geometry.out_channels)?;
     }
-    let plane = geometry.out_plane();
-    let writes = Destination {
-        values: SharedMut::new(y),
-        origin: 0,
-        image_stride: geometry.out_channels * plane,
-        row_stride: plane,
-        strides: [geometry.out_size()[1], 1],
+    let outputs = Outputs {
+        images: geometry.batch,
+        groups: geometry.groups,
+        rows: geometry.out_channels_per_group(),
+        size: geometry.out_size(),
+        steps: [1, 1],
     };
-    let reads = input_correlation(geometry, x);
-    let rows = geometry.out_channels_per_group();
-    correlate(
-        &reads,
-        rows,
-        &filters(geometry, w),
-        bias,
-        &writes,
-        workspace,
-    );
+    let phase = |_| {
+        Some(Phase {
+            reads: input_correlation(geometry, x),
+            weights: filters(geometry, w),
+        })
+    };
+    correlate::correlate(&outputs, phase, bias, y, workspace);
     Ok(())
 }
 
@@ -116,10 +113,9 @@ pub fn backward_input(
         ("dx", &*dx, Operand::Input),
     ];
     geometry.check_operands("conv2d_backward_input", &operands)?;
-    let rows = geometry.in_channels_per_group();
-    data_gradient::for_phases(geometry, w, dy, dx, |reads, weights, writes| {
-        correlate(reads, rows, weights, None, writes, workspace);
-    });
+    let phase = |residues| data_gradient::phase(geometry, w, dy, residues);
+    let outputs = data_gradient::outputs(geometry);
+    correlate::correlate(&outputs, phase, None, dx, workspace);
     Ok(())
 }
 
@@ -180,24 +176,6 @@ fn plane_sum(plane: &[f32]) -> f64 {
         }
     }
     sums.iter().chain(rest).copied().map(f64::from).sum()
-}
-
-fn correlate(
-    reads: &Correlation<'_>,
-    rows: usize,
-    weights: &WeightView<'_>,
-    bias: Option<&[f32]>,
-    writes: &Destination<'_>,
-    workspace: &Workspace,
-) {
-    if reads.images == 0 {
-        return;
-    }
-    if direct::suits(rows) {
-        direct::correlate(reads, rows, weights, bias, writes, workspace);
-    } else {
-        implicit_gemm::correlate(reads, rows, weights, bias, writes, workspace);
-    }
 }
 
 /// The correlation that the forward direction and the weight gradient read the input by.

@@ -33,42 +33,26 @@ impl WeightView<'_> {
     }
 }
 
-/// Packs rows `first..first + rows` of a group as `[depth][rows]`.
-pub(super) fn weights(
-    view: &WeightView<'_>,
-    group: usize,
-    first: usize,
-    rows: usize,
-    to: &mut [f32],
-) {
-    let [taps_y, taps_x] = view.taps;
-    let taps = taps_y * taps_x;
-    let start = view.position(group, 0) + first * view.row_stride;
-    // Chunks of channels, so that what one tap leaves in the cache serves the next.
-    for (chunk, to) in to.chunks_mut(CHANNEL_CHUNK * taps * rows).enumerate() {
-        let start = start + chunk * CHANNEL_CHUNK * view.channel_stride;
-        for tap in 0..taps {
-            let (y, x) = ((tap / taps_x) as isize, (tap % taps_x) as isize);
-            let offset = y * view.tap_strides[0] + x * view.tap_strides[1];
-            let mut at = start.wrapping_add_signed(offset);
-            let columns = to[tap * rows..].chunks_mut(rows).step_by(taps);
-            for column in columns {
-                let from = &view.values[at..];
-                for (row, value) in column.iter_mut().enumerate() {
-                    *value = from[row * view.row_stride];
-                }
-                at += view.channel_stride;
+/// Packs `rows` rows, from row `first` of a group on, of one channel as `[taps][rows]`.
+pub(super) fn weights(view: &WeightView<'_>, start: usize, rows: usize, to: &mut [f32]) {
+    let mut columns = to.chunks_exact_mut(rows);
+    for y in 0..view.taps[0] as isize {
+        let mut at = start.wrapping_add_signed(y * view.tap_strides[0]);
+        for column in columns.by_ref().take(view.taps[1]) {
+            let from = &view.values[at..];
+            for (row, value) in column.iter_mut().enumerate() {
+                *value = from[row * view.row_stride];
             }
+            at = at.wrapping_add_signed(view.tap_strides[1]);
         }
     }
 }
 
-/// Channels whose weights are packed tap by tap.
-const CHANNEL_CHUNK: usize = 64;
-
 /// Lines to copy from a plane into a window.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lines {
+    pub(super) from: *const f32,
+    pub(super) to: *mut f32,
     /// From one line to the next, in the plane and in the window.
     pub(super) from_step: usize,
     pub(super) to_step: usize,
@@ -78,49 +62,65 @@ pub(super) struct Lines {
     pub(super) stride: usize,
 }
 
-/// Copies lines.
+type Eight = [f32; 8];
+
+/// Copies lines, `to[i] = from[i * stride]`.
+///
+/// Lines are short, so this is written not to become calls of `memcpy`.
+///
+/// # Safety
+/// The pointers must be valid for all floats of all lines, and the window's for nobody else.
 #[inline(always)]
-pub(super) fn lines(from: &[f32], to: &mut [f32], lines: &Lines) {
-    let reach = (lines.length - 1) * lines.stride + 1;
+pub(super) unsafe fn lines(lines: &Lines) {
     for line in 0..lines.count {
-        let from = &from[line * lines.from_step..][..reach];
-        let to = &mut to[line * lines.to_step..][..lines.length];
-        match lines.stride {
-            1 => copy(from, to),
-            2 => every::<2>(from, to),
-            stride => {
-                for (to, from) in to.iter_mut().zip(from.iter().step_by(stride)) {
-                    *to = *from;
+        // SAFETY: as the caller promises.
+        unsafe {
+            let from = lines.from.add(line * lines.from_step);
+            let to = lines.to.add(line * lines.to_step);
+            match lines.stride {
+                1 => eight_by_eight(lines.length, to, from, 1, |i| {
+                    from.add(i).cast::<Eight>().read_unaligned()
+                }),
+                2 => eight_by_eight(lines.length, to, from, 2, |i| {
+                    // Sixteen from the first on might reach beyond the plane by one.
+                    let a = from.add(2 * i).cast::<Eight>().read_unaligned();
+                    let b = from.add(2 * i + 7).cast::<Eight>().read_unaligned();
+                    [a[0], a[2], a[4], a[6], b[1], b[3], b[5], b[7]]
+                }),
+                stride => {
+                    for i in 0..lines.length {
+                        *to.add(i) = *from.add(i * stride);
+                    }
                 }
             }
         }
     }
 }
 
+/// Writes a line in pieces of eight, of which the last may overlap with its neighbour.
 #[inline(always)]
-fn every<const STRIDE: usize>(from: &[f32], to: &mut [f32]) {
-    let (chunks, _) = from.as_chunks::<STRIDE>();
-    let (last, rest) = to.split_last_mut().expect("a line is not empty");
-    for (to, from) in rest.iter_mut().zip(chunks) {
-        *to = from[0];
-    }
-    *last = from[from.len() - 1];
-}
-
-/// A copy of few floats, without a call.
-#[inline(always)]
-fn copy(from: &[f32], to: &mut [f32]) {
-    const WIDTH: usize = 8;
-    if let (Some(from_last), Some(to_last)) =
-        (from.last_chunk::<WIDTH>(), to.last_chunk_mut::<WIDTH>())
-    {
-        // The rest that fills no chunk is copied with some of its predecessors.
-        *to_last = *from_last;
-        let (from, _) = from.as_chunks::<WIDTH>();
-        let (to, _) = to.as_chunks_mut::<WIDTH>();
-        to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
-    } else {
-        to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+unsafe fn eight_by_eight(
+    length: usize,
+    to: *mut f32,
+    from: *const f32,
+    stride: usize,
+    piece: impl Fn(usize) -> Eight,
+) {
+    // SAFETY: as the caller of `lines` promises.
+    unsafe {
+        if length >= 8 {
+            let mut i = 0;
+            while i + 8 <= length {
+                to.add(i).cast::<Eight>().write_unaligned(piece(i));
+                i += 8;
+            }
+            let last = length - 8;
+            to.add(last).cast::<Eight>().write_unaligned(piece(last));
+        } else {
+            for i in 0..length {
+                *to.add(i) = *from.add(i * stride);
+            }
+        }
     }
 }
 

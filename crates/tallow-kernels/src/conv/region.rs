@@ -134,16 +134,7 @@ impl<'a> Correlation<'a> {
 
     /// Where pixel `first` lies, to walk on from there.
     pub(super) fn cursor(&self, first: usize) -> Cursor {
-        let (grid, columns) = (self.grid(), self.x.grid);
-        Cursor {
-            at: Pixel {
-                image: first / grid,
-                y: first % grid / columns,
-                x: first % columns,
-            },
-            rows: self.y.grid,
-            columns,
-        }
+        Cursor::new(self.y.grid, self.x.grid, first)
     }
 
     /// The block of pixels `first..end`, which must not be empty.
@@ -273,7 +264,9 @@ impl<'a> Correlation<'a> {
                 if rows.is_empty() || columns.is_empty() {
                     continue;
                 }
-                let lines = Lines {
+                let mut lines = Lines {
+                    from: std::ptr::null(),
+                    to: std::ptr::null_mut(),
                     from_step: self.y.stride * self.x.source,
                     to_step: layout.line,
                     count: rows.len(),
@@ -281,15 +274,18 @@ impl<'a> Correlation<'a> {
                     stride: self.x.stride,
                 };
                 let from = start + i * image + row * self.x.source + column;
+                let from_reach =
+                    (lines.count - 1) * lines.from_step + (lines.length - 1) * lines.stride + 1;
                 let to = i * layout.image
                     + phase * layout.phase
                     + rows.start * layout.line
                     + columns.start;
+                let to_reach = (lines.count - 1) * lines.to_step + lines.length;
                 for c in 0..end - first {
-                    let from = &self.source[from + c * plane..];
-                    let to = &mut scratch[to + c * layout.plane..];
-                    // SAFETY: the table holds kernels that this CPU can run.
-                    unsafe { copy_lines(from, to, &lines) };
+                    lines.from = self.source[from + c * plane..][..from_reach].as_ptr();
+                    lines.to = scratch[to + c * layout.plane..][..to_reach].as_mut_ptr();
+                    // SAFETY: the slices hold all lines; the table's kernels run on this CPU.
+                    unsafe { copy_lines(&lines) };
                 }
             }
         }
@@ -345,6 +341,20 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
+    /// At pixel `first` of images of `rows` by `columns` pixels.
+    pub(super) fn new(rows: usize, columns: usize, first: usize) -> Self {
+        let grid = rows * columns;
+        Self {
+            at: Pixel {
+                image: first / grid,
+                y: first % grid / columns,
+                x: first % columns,
+            },
+            rows,
+            columns,
+        }
+    }
+
     /// The next at most `most` pixels that lie in one row of one image, or, with `across_rows`,
     /// in one image: the first of them, and their number.
     #[inline]

@@ -31,11 +31,12 @@ pub(super) fn weight_gradient(
     dw: &mut [f32],
     workspace: &Workspace,
 ) {
-    let cut = Cut::new(reads, rows, Kernels::current());
+    let kernels = Kernels::current();
+    let cut = Cut::new(reads, rows, kernels);
     let mut sums = workspace.take(cut.tiles(reads) * cut.parts * cut.tile_len(reads));
     let job = Job {
         reads,
-        kernels: Kernels::current(),
+        kernels,
         rows,
         dy,
         workspace,
