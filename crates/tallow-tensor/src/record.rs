@@ -4,6 +4,7 @@
 //! Who records, and what a graph break is, is the business of [`crate::capture`].
 
 use std::cell::{Cell, RefCell};
+use std::marker::PhantomData;
 
 use candle_core::Tensor;
 use tallow_graph::Op;
@@ -41,6 +42,7 @@ pub fn node(op: Op, inputs: &[&Tensor], output: &Tensor) {
 pub fn pause() -> PauseGuard {
     PauseGuard {
         was_paused: PAUSED.replace(true),
+        _not_send: PhantomData,
     }
 }
 
@@ -49,6 +51,8 @@ pub fn pause() -> PauseGuard {
 #[derive(Debug)]
 pub struct PauseGuard {
     was_paused: bool,
+    // The flag is the thread's own, so the guard must stay on it.
+    _not_send: PhantomData<*const ()>,
 }
 
 impl Drop for PauseGuard {
