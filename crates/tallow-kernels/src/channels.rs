@@ -85,7 +85,11 @@ dispatch! {
                 what.add_plane::<I>(plane, sums);
             }
         }
-        sums.map(|[a, b]| [lanes::total::<I>(a), lanes::total::<I>(b)])
+        let mut totals = [[0.0; 2]; BLOCK];
+        for (totals, sums) in totals.iter_mut().zip(sums).take(channels.len()) {
+            *totals = [lanes::total::<I>(sums[0]), lanes::total::<I>(sums[1])];
+        }
+        totals
     }
 }
 

@@ -75,22 +75,24 @@ fn apply(kernel: &'static str, key: u64, p: f64, x: &[f32], y: &mut [f32]) -> Re
     Ok(())
 }
 
+/// Elements whose factors are worked out before they are used: in one loop the words of the
+/// generator wouldn't be computed side by side.
+const BLOCK: usize = 64;
+
 dispatch! {
     fn dropout_leaf<I>(
         key: u64, threshold: u32, scale: f32, first_block: u64, x: &[f32], y: &mut [f32]
     ) {
-        let (x_blocks, x_tail) = x.as_chunks::<WORDS>();
-        let (y_blocks, y_tail) = y.as_chunks_mut::<WORDS>();
-        let next = first_block + x_blocks.len() as u64;
-        for (i, (y, x)) in y_blocks.iter_mut().zip(x_blocks).enumerate() {
-            let words = words(key, Stream::Mask, first_block + i as u64);
-            for lane in 0..WORDS {
-                y[lane] = if words[lane] >= threshold { x[lane] * scale } else { 0.0 };
+        let mut factors = [[0.0; WORDS]; BLOCK / WORDS];
+        for (at, (x, y)) in x.chunks(BLOCK).zip(y.chunks_mut(BLOCK)).enumerate() {
+            let first = first_block + (at * BLOCK / WORDS) as u64;
+            for (i, factors) in factors.iter_mut().enumerate() {
+                let words = words(key, Stream::Mask, first + i as u64);
+                *factors = words.map(|word| if word >= threshold { scale } else { 0.0 });
             }
-        }
-        let words = words(key, Stream::Mask, next);
-        for ((y, &x), word) in y_tail.iter_mut().zip(x_tail).zip(words) {
-            *y = if word >= threshold { x * scale } else { 0.0 };
+            for ((y, &x), &factor) in y.iter_mut().zip(x).zip(factors.as_flattened()) {
+                *y = if factor == 0.0 { 0.0 } else { x * factor };
+            }
         }
     }
 }

@@ -5,14 +5,45 @@
 
 use crate::simd::{Isa, LANES};
 
-/// Elements of a rest shorter than [`LANES`], filled up with `fill`.
+/// Runs a block for every [`LANES`] elements of a slice, or of two slices of one length; the last
+/// ones are filled up with zeros.
+///
+/// A macro and not a function that takes a closure: a closure has none of the target features of
+/// the body that it stands in, so that every instruction in it would become a call.
+macro_rules! for_lanes {
+    ($isa:ident, $x:ident in $slice:expr => $block:block) => {{
+        let (chunks, rest) = $slice.as_chunks::<{ $crate::simd::LANES }>();
+        for chunk in chunks {
+            let $x = $isa::load(chunk);
+            $block
+        }
+        if !rest.is_empty() {
+            let $x = $isa::load_rest(rest);
+            $block
+        }
+    }};
+    ($isa:ident, ($x:ident, $y:ident) in ($x_slice:expr, $y_slice:expr) => $block:block) => {{
+        let (x_chunks, x_rest) = $x_slice.as_chunks::<{ $crate::simd::LANES }>();
+        let (y_chunks, y_rest) = $y_slice.as_chunks::<{ $crate::simd::LANES }>();
+        for (x_chunk, y_chunk) in x_chunks.iter().zip(y_chunks) {
+            let ($x, $y) = ($isa::load(x_chunk), $isa::load(y_chunk));
+            $block
+        }
+        if !x_rest.is_empty() {
+            let ($x, $y) = ($isa::load_rest(x_rest), $isa::load_rest(y_rest));
+            $block
+        }
+    }};
+}
+pub(crate) use for_lanes;
+
+/// Up to [`LANES`] elements, then zeros.
 #[inline(always)]
-fn padded(rest: &[f32], fill: f32) -> [f32; LANES] {
-    let mut lanes = [fill; LANES];
-    for (lane, &x) in lanes.iter_mut().zip(rest) {
-        *lane = x;
+pub(crate) fn load<I: Isa>(x: &[f32]) -> I::Floats {
+    match x.try_into() {
+        Ok(full) => I::load(full),
+        Err(_) => I::load_rest(x),
     }
-    lanes
 }
 
 /// Joins lanes pairwise.
@@ -34,45 +65,32 @@ pub(crate) fn total<I: Isa>(sums: I::Sums) -> f64 {
     join(I::sums(sums), |a, b| a + b)
 }
 
-/// Calls `f` with every [`LANES`] elements, the last ones filled up with zeros.
-#[inline(always)]
-pub(crate) fn each<I: Isa>(x: &[f32], mut f: impl FnMut(I::Floats)) {
-    let (chunks, rest) = x.as_chunks::<LANES>();
-    for chunk in chunks {
-        f(I::load(chunk));
-    }
-    if !rest.is_empty() {
-        f(I::load(&padded(rest, 0.0)));
-    }
-}
-
-/// Calls `f` with every [`LANES`] elements of two slices of one length, the last ones filled up
-/// with zeros.
-#[inline(always)]
-pub(crate) fn each2<I: Isa>(x: &[f32], y: &[f32], mut f: impl FnMut(I::Floats, I::Floats)) {
-    let (x_chunks, x_rest) = x.as_chunks::<LANES>();
-    let (y_chunks, y_rest) = y.as_chunks::<LANES>();
-    for (x, y) in x_chunks.iter().zip(y_chunks) {
-        f(I::load(x), I::load(y));
-    }
-    if !x_rest.is_empty() {
-        f(I::load(&padded(x_rest, 0.0)), I::load(&padded(y_rest, 0.0)));
-    }
-}
-
 /// `sum(x)`.
 #[inline(always)]
 pub(crate) fn sum<I: Isa>(x: &[f32]) -> f64 {
-    let mut sums = [I::zero(); 2];
-    each_alternating::<I>(x, |i, x| sums[i] = I::accumulate(sums[i], x));
-    total::<I>(sums[0]) + total::<I>(sums[1])
+    // Two chains of additions run side by side.
+    let (mut even, mut odd) = (I::zero(), I::zero());
+    let (pairs, rest) = x.as_chunks::<{ 2 * LANES }>();
+    for pair in pairs {
+        let [first, second] = halves(pair);
+        even = I::accumulate(even, I::load(first));
+        odd = I::accumulate(odd, I::load(second));
+    }
+    for_lanes!(I, x in rest => { even = I::accumulate(even, x); });
+    total::<I>(even) + total::<I>(odd)
+}
+
+#[inline(always)]
+fn halves(pair: &[f32; 2 * LANES]) -> [&[f32; LANES]; 2] {
+    let (chunks, _) = pair.as_chunks::<LANES>();
+    [&chunks[0], &chunks[1]]
 }
 
 /// `sum(x * y)` of two slices of one length.
 #[inline(always)]
 pub(crate) fn dot<I: Isa>(x: &[f32], y: &[f32]) -> f64 {
     let mut sums = I::zero();
-    each2::<I>(x, y, |x, y| sums = I::accumulate_product(sums, x, y));
+    for_lanes!(I, (x, y) in (x, y) => { sums = I::accumulate_product(sums, x, y); });
     total::<I>(sums)
 }
 
@@ -80,7 +98,7 @@ pub(crate) fn dot<I: Isa>(x: &[f32], y: &[f32]) -> f64 {
 #[inline(always)]
 pub(crate) fn moments<I: Isa>(x: &[f32]) -> (f64, f64) {
     let (mut sums, mut squares) = (I::zero(), I::zero());
-    each::<I>(x, |x| {
+    for_lanes!(I, x in x => {
         sums = I::accumulate(sums, x);
         squares = I::accumulate_product(squares, x, x);
     });
@@ -90,35 +108,19 @@ pub(crate) fn moments<I: Isa>(x: &[f32]) -> (f64, f64) {
 /// The largest element; NaNs are passed over; `-inf` where there is none.
 #[inline(always)]
 pub(crate) fn max<I: Isa>(x: &[f32]) -> f32 {
-    let mut largest = [I::splat(f32::NEG_INFINITY); 2];
-    let (chunks, rest) = x.as_chunks::<LANES>();
-    let (pairs, odd) = chunks.as_chunks::<2>();
+    let mut even = I::splat(f32::NEG_INFINITY);
+    let mut odd = even;
+    let (pairs, rest) = x.as_chunks::<{ 2 * LANES }>();
     for pair in pairs {
-        largest[0] = I::max(I::load(&pair[0]), largest[0]);
-        largest[1] = I::max(I::load(&pair[1]), largest[1]);
+        let [first, second] = halves(pair);
+        even = I::max(I::load(first), even);
+        odd = I::max(I::load(second), odd);
     }
-    for chunk in odd {
-        largest[0] = I::max(I::load(chunk), largest[0]);
+    let (chunks, rest) = rest.as_chunks::<LANES>();
+    for chunk in chunks {
+        even = I::max(I::load(chunk), even);
     }
-    largest[1] = I::max(I::load(&padded(rest, f32::NEG_INFINITY)), largest[1]);
-    join(I::floats(I::max(largest[0], largest[1])), |a, b| {
-        if a > b { a } else { b }
-    })
-}
-
-/// [`each`], telling even chunks (0) from odd ones (1): two chains of additions run side by side.
-#[inline(always)]
-fn each_alternating<I: Isa>(x: &[f32], mut f: impl FnMut(usize, I::Floats)) {
-    let (chunks, rest) = x.as_chunks::<LANES>();
-    let (pairs, odd) = chunks.as_chunks::<2>();
-    for pair in pairs {
-        f(0, I::load(&pair[0]));
-        f(1, I::load(&pair[1]));
-    }
-    for chunk in odd {
-        f(0, I::load(chunk));
-    }
-    if !rest.is_empty() {
-        f(1, I::load(&padded(rest, 0.0)));
-    }
+    let larger = |a: f32, b: f32| if a > b { a } else { b };
+    let largest = join(I::floats(I::max(even, odd)), larger);
+    rest.iter().fold(largest, |largest, &x| larger(x, largest))
 }

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use crate::channels::{Plane, PlaneSums, for_each_block};
 use crate::error::{Result, check_len, checked_product};
-use crate::lanes;
+use crate::lanes::{self, for_lanes};
 use crate::parallel::{LEAF, Rows, for_each, grain, reduce, rows};
 use crate::shape::ChannelShape;
 use crate::simd::{Isa, LANES, dispatch};
@@ -109,11 +109,9 @@ dispatch! {
     fn columns_leaf<I>(width: usize, columns: Range<usize>, x: &[f32]) -> [f64; COLUMNS] {
         let mut sums = [I::zero(); COLUMNS / LANES];
         for row in x.chunks_exact(width) {
-            let mut block = 0;
-            lanes::each::<I>(&row[columns.clone()], |x| {
-                sums[block] = I::accumulate(sums[block], x);
-                block += 1;
-            });
+            for (sums, x) in sums.iter_mut().zip(row[columns.clone()].chunks(LANES)) {
+                *sums = I::accumulate(*sums, lanes::load::<I>(x));
+            }
         }
         let mut y = [0.0; COLUMNS];
         for (y, sums) in y.as_chunks_mut::<LANES>().0.iter_mut().zip(sums) {
@@ -156,8 +154,10 @@ struct PlaneSum<'a> {
 impl PlaneSums for PlaneSum<'_> {
     #[inline(always)]
     fn add_plane<I: Isa>(&self, plane: Plane, sums: &mut [I::Sums; 2]) {
-        lanes::each::<I>(&self.x[plane.range()], |x| {
-            sums[0] = I::accumulate(sums[0], x)
+        let mut sum = sums[0];
+        for_lanes!(I, x in self.x[plane.range()] => {
+            sum = I::accumulate(sum, x);
         });
+        sums[0] = sum;
     }
 }

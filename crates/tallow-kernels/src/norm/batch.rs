@@ -6,7 +6,7 @@
 use super::{check_eps, mean_and_variance};
 use crate::channels::{Plane, PlaneSums, for_each_block};
 use crate::error::{Error, Result, check_len};
-use crate::lanes;
+use crate::lanes::for_lanes;
 use crate::parallel::{Rows, for_each, grain, rows};
 use crate::shape::ChannelShape;
 use crate::simd::{Isa, dispatch};
@@ -252,7 +252,7 @@ impl PlaneSums for Moments<'_> {
     #[inline(always)]
     fn add_plane<I: Isa>(&self, plane: Plane, sums: &mut [I::Sums; 2]) {
         let [mut sum, mut squares] = *sums;
-        lanes::each::<I>(&self.x[plane.range()], |x| {
+        for_lanes!(I, x in self.x[plane.range()] => {
             sum = I::accumulate(sum, x);
             squares = I::accumulate_product(squares, x, x);
         });
@@ -272,7 +272,7 @@ impl PlaneSums for GradientSums<'_> {
     fn add_plane<I: Isa>(&self, plane: Plane, sums: &mut [I::Sums; 2]) {
         let [mut sum, mut products] = *sums;
         let mean = I::splat(self.mean[plane.channel]);
-        lanes::each2::<I>(&self.x[plane.range()], &self.dy[plane.range()], |x, dy| {
+        for_lanes!(I, (x, dy) in (self.x[plane.range()], self.dy[plane.range()]) => {
             sum = I::accumulate(sum, dy);
             products = I::accumulate(products, I::mul(dy, I::sub(x, mean)));
         });

@@ -4,7 +4,7 @@
 use super::{check_eps, mean_and_variance};
 use crate::channels::{Plane, PlaneSums, for_each_block};
 use crate::error::{Error, Result, check_len};
-use crate::lanes;
+use crate::lanes::{self, for_lanes};
 use crate::parallel::{for_each, grain, rows};
 use crate::shape::ChannelShape;
 use crate::simd::{Isa, dispatch};
@@ -218,7 +218,7 @@ impl PlaneSums for ParameterSums<'_> {
             I::splat(self.invstd[statistics]),
         );
         let [mut sum, mut products] = *sums;
-        lanes::each2::<I>(&self.x[plane.range()], &self.dy[plane.range()], |x, dy| {
+        for_lanes!(I, (x, dy) in (self.x[plane.range()], self.dy[plane.range()]) => {
             sum = I::accumulate(sum, dy);
             products = I::accumulate_product(products, dy, I::mul(I::sub(x, mean), invstd));
         });
@@ -245,7 +245,7 @@ dispatch! {
             let planes = x.chunks_exact(spatial).zip(dy.chunks_exact(spatial));
             for ((x, dy), &gamma) in planes.clone().zip(gammas) {
                 let (mut dy_sum, mut products, splat) = (I::zero(), I::zero(), I::splat(mean));
-                lanes::each2::<I>(x, dy, |x, dy| {
+                for_lanes!(I, (x, dy) in (x, dy) => {
                     dy_sum = I::accumulate(dy_sum, dy);
                     products = I::accumulate(products, I::mul(dy, I::sub(x, splat)));
                 });

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::{check_eps, mean_and_variance};
 use crate::error::{Result, check_len, checked_product};
-use crate::lanes;
+use crate::lanes::{self, for_lanes};
 use crate::parallel::{Rows, for_each, grain, reduce, rows};
 use crate::simd::{LANES, dispatch};
 
@@ -128,7 +128,7 @@ dispatch! {
                 *dx = dy * gamma;
             }
             let (mut sum, mut products, splat) = (I::zero(), I::zero(), I::splat(mean));
-            lanes::each2::<I>(x, dx, |x, g| {
+            for_lanes!(I, (x, g) in (x, dx) => {
                 sum = I::accumulate(sum, g);
                 products = I::accumulate(products, I::mul(g, I::sub(x, splat)));
             });
@@ -195,13 +195,14 @@ dispatch! {
         for (row, (&mean, &invstd)) in mean.iter().zip(invstd).enumerate() {
             let at = row * width + columns.start..row * width + columns.end;
             let (mean, invstd) = (I::splat(mean), I::splat(invstd));
-            let mut block = 0;
-            lanes::each2::<I>(&x[at.clone()], &dy[at], |x, dy| {
+            let chunks = x[at.clone()].chunks(LANES).zip(dy[at].chunks(LANES));
+            let sums = gamma_sums.iter_mut().zip(&mut beta_sums);
+            for ((gamma_sum, beta_sum), (x, dy)) in sums.zip(chunks) {
+                let (x, dy) = (lanes::load::<I>(x), lanes::load::<I>(dy));
                 let xhat = I::mul(I::sub(x, mean), invstd);
-                gamma_sums[block] = I::accumulate_product(gamma_sums[block], dy, xhat);
-                beta_sums[block] = I::accumulate(beta_sums[block], dy);
-                block += 1;
-            });
+                *gamma_sum = I::accumulate_product(*gamma_sum, dy, xhat);
+                *beta_sum = I::accumulate(*beta_sum, dy);
+            }
         }
         let mut sums = [[0.0; COLUMNS]; 2];
         for block in 0..BLOCKS {

@@ -1,5 +1,7 @@
 //! Average over windows, PyTorch's `avg_pool2d`.
 
+use std::ops::Range;
+
 use super::{Axis, Pool2dGeometry};
 use crate::error::{Error, Result, check_len};
 use crate::parallel::{for_each, grain, rows};
@@ -97,8 +99,7 @@ dispatch! {
             for (row, y) in y.chunks_exact_mut(horizontal.output).enumerate() {
                 y.fill(0.0);
                 for tap in vertical.taps(row) {
-                    let start = vertical.pixel(row, tap) * horizontal.input;
-                    add_input_row(horizontal, &x[start..start + horizontal.input], y);
+                    add_input_row(horizontal, &x[vertical.pixel(row, tap) * horizontal.input..], y);
                 }
                 let height = counted(vertical, row, count_include_pad);
                 for (window, y) in y.iter_mut().enumerate() {
@@ -109,25 +110,45 @@ dispatch! {
     }
 }
 
-/// Adds to each window of a row what it sees of one input row.
+/// Adds to each window of a row what it sees of the input row that `x` begins with.
 #[inline(always)]
 fn add_input_row(axis: &Axis, x: &[f32], y: &mut [f32]) {
-    for tap in 0..axis.kernel {
-        let windows = axis.windows(tap);
-        if windows.is_empty() {
-            continue;
-        }
-        let x = &x[axis.pixel(windows.start, tap)..];
-        match axis.stride {
-            1 => y[windows].iter_mut().zip(x).for_each(|(y, x)| *y += x),
-            stride => {
-                for (y, x) in y[windows].iter_mut().zip(x.iter().step_by(stride)) {
-                    *y += x;
-                }
-            }
+    let done = match (axis.stride, axis.kernel) {
+        (1, 2) => add_interior::<1, 2>(axis, x, y),
+        (1, 3) => add_interior::<1, 3>(axis, x, y),
+        (2, 2) => add_interior::<2, 2>(axis, x, y),
+        (2, 3) => add_interior::<2, 3>(axis, x, y),
+        _ => 0..0,
+    };
+    for window in (0..done.start).chain(done.end..axis.output) {
+        let taps = axis.taps(window);
+        let left = axis.pixel(window, taps.start);
+        for x in &x[left..left + taps.len()] {
+            y[window] += x;
         }
     }
 }
+
+/// [`add_input_row`] for the windows that lie wholly in the input; gives those that were done.
+#[inline(always)]
+fn add_interior<const STRIDE: usize, const TAPS: usize>(
+    axis: &Axis,
+    x: &[f32],
+    y: &mut [f32],
+) -> Range<usize> {
+    let (windows, taps) = axis.interior_taps::<STRIDE, TAPS>(x);
+    let count = windows.len();
+    let y = &mut y[windows.clone()][..count];
+    for i in 0..count {
+        for x in taps {
+            y[i] += x[i][0];
+        }
+    }
+    windows
+}
+
+/// Windows whose shares are worked out once for all their taps.
+const BLOCK: usize = 64;
 
 dispatch! {
     fn backward_leaf<I>(axes: &[Axis; 2], count_include_pad: bool, dy: &[f32], dx: &mut [f32]) {
@@ -137,19 +158,57 @@ dispatch! {
         for (dx, dy) in planes.zip(dy.chunks_exact(vertical.output * horizontal.output)) {
             for (row, dy) in dy.chunks_exact(horizontal.output).enumerate() {
                 let height = counted(vertical, row, count_include_pad);
-                for (window, dy) in dy.iter().enumerate() {
-                    let width = counted(horizontal, window, count_include_pad);
-                    let share = dy / (height * width) as f32;
-                    let across = horizontal.taps(window);
-                    let left = horizontal.pixel(window, across.start);
+                for (block, dy) in dy.chunks(BLOCK).enumerate() {
+                    let first = block * BLOCK;
+                    let mut shares = [0.0; BLOCK];
+                    for (i, (share, dy)) in shares.iter_mut().zip(dy).enumerate() {
+                        let width = counted(horizontal, first + i, count_include_pad);
+                        *share = dy / (height * width) as f32;
+                    }
+                    let shares = &shares[..dy.len()];
                     for tap in vertical.taps(row) {
-                        let start = vertical.pixel(row, tap) * horizontal.input + left;
-                        for dx in &mut dx[start..start + across.len()] {
-                            *dx += share;
-                        }
+                        let start = vertical.pixel(row, tap) * horizontal.input;
+                        add_shares(horizontal, first, shares, &mut dx[start..][..horizontal.input]);
                     }
                 }
             }
+        }
+    }
+}
+
+/// Adds the share of each window from `first` on to the pixels of one input row that it covers.
+#[inline(always)]
+fn add_shares(axis: &Axis, first: usize, shares: &[f32], dx: &mut [f32]) {
+    let Range { start, end } = axis.interior();
+    let inside = start.max(first)..end.min(first + shares.len());
+    let inside = if inside.is_empty() {
+        first..first
+    } else {
+        inside
+    };
+    for tap in 0..axis.kernel {
+        if inside.is_empty() {
+            break;
+        }
+        let dx = &mut dx[axis.pixel(inside.start, tap)..];
+        let shares = &shares[inside.start - first..inside.end - first];
+        match axis.stride {
+            1 => dx
+                .iter_mut()
+                .zip(shares)
+                .for_each(|(dx, share)| *dx += share),
+            stride => {
+                for (dx, share) in dx.iter_mut().step_by(stride).zip(shares) {
+                    *dx += share;
+                }
+            }
+        }
+    }
+    for window in (first..inside.start).chain(inside.end..first + shares.len()) {
+        let taps = axis.taps(window);
+        let left = axis.pixel(window, taps.start);
+        for dx in &mut dx[left..left + taps.len()] {
+            *dx += shares[window - first];
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Maximum over windows, PyTorch's `max_pool2d`.
 
+use std::ops::Range;
+
 use super::{Axis, Pool2dGeometry};
 use crate::error::{Error, Result, check_len};
 use crate::parallel::{for_each, grain, reduce, rows};
@@ -72,63 +74,69 @@ fn output_row(axes: &[Axis; 2], row: usize, x: &[f32], y: &mut [f32], indices: &
     let first_row = vertical.pixel(row, taps.start) * horizontal.input;
     y.fill(f32::NEG_INFINITY);
     for (window, index) in indices.iter_mut().enumerate() {
-        let tap = horizontal
-            .padding
-            .saturating_sub(window * horizontal.stride);
-        let tap = tap.div_ceil(horizontal.dilation);
+        let start = window * horizontal.stride;
+        // Only the first windows begin in the padding; a division for each would be slow.
+        let tap = if start < horizontal.padding {
+            horizontal.taps(window).start
+        } else {
+            0
+        };
         *index = (first_row + horizontal.pixel(window, tap)) as u32;
     }
     for tap in taps {
         let start = vertical.pixel(row, tap) * horizontal.input;
-        for tap in 0..horizontal.kernel {
-            let windows = horizontal.windows(tap);
-            if windows.is_empty() {
-                continue;
-            }
-            let at = start + horizontal.pixel(windows.start, tap);
-            let (y, indices) = (&mut y[windows.clone()], &mut indices[windows]);
-            match horizontal.stride {
-                1 => take_larger::<1>(x, at, y, indices),
-                2 => take_larger::<2>(x, at, y, indices),
-                stride => {
-                    for (i, (y, index)) in y.iter_mut().zip(indices).enumerate() {
-                        take(x[at + i * stride], at + i * stride, y, index);
-                    }
-                }
+        // Windows that lie wholly in the input, where there is a loop for their size.
+        let done = match (horizontal.stride, horizontal.kernel, horizontal.dilation) {
+            (1, 2, 1) => interior::<1, 2>(horizontal, x, start, y, indices),
+            (1, 3, 1) => interior::<1, 3>(horizontal, x, start, y, indices),
+            (2, 2, 1) => interior::<2, 2>(horizontal, x, start, y, indices),
+            (2, 3, 1) => interior::<2, 3>(horizontal, x, start, y, indices),
+            _ => 0..0,
+        };
+        for window in (0..done.start).chain(done.end..horizontal.output) {
+            for tap in horizontal.taps(window) {
+                let at = start + horizontal.pixel(window, tap);
+                take(x[at], at as u32, &mut y[window], &mut indices[window]);
             }
         }
     }
 }
 
-/// [`take`] for windows whose taps lie `STRIDE` pixels apart, from pixel `at` on.
+/// Takes what the windows that lie wholly in the input see of the input row that begins at pixel
+/// `start` of the plane; gives the windows that were done.
 #[inline(always)]
-fn take_larger<const STRIDE: usize>(x: &[f32], at: usize, y: &mut [f32], indices: &mut [u32]) {
-    let last = y.len() - 1;
-    let x = &x[at..=at + last * STRIDE];
-    let at = at as u32;
-    let steps = x
-        .as_chunks::<STRIDE>()
-        .0
-        .iter()
-        .zip(y.iter_mut().zip(indices.iter_mut()));
-    for (i, (x, (y, index))) in steps.take(last).enumerate() {
-        take(x[0], (at + (i * STRIDE) as u32) as usize, y, index);
-    }
-    take(
-        x[last * STRIDE],
-        at as usize + last * STRIDE,
-        &mut y[last],
-        &mut indices[last],
+fn interior<const STRIDE: usize, const TAPS: usize>(
+    axis: &Axis,
+    x: &[f32],
+    start: usize,
+    y: &mut [f32],
+    indices: &mut [u32],
+) -> Range<usize> {
+    let (windows, taps) = axis.interior_taps::<STRIDE, TAPS>(&x[start..]);
+    let mut at = (start + windows.start * STRIDE).wrapping_sub(axis.padding) as u32;
+    let count = windows.len();
+    let (y, indices) = (
+        &mut y[windows.clone()][..count],
+        &mut indices[windows.clone()][..count],
     );
+    for i in 0..count {
+        let (mut largest, mut index) = (y[i], indices[i]);
+        for (tap, x) in taps.iter().enumerate() {
+            take(x[i][0], at + tap as u32, &mut largest, &mut index);
+        }
+        (y[i], indices[i]) = (largest, index);
+        at += STRIDE as u32;
+    }
+    windows
 }
 
 /// Takes pixel `at` where it is larger than what a window has, or NaN.
 #[inline(always)]
-fn take(x: f32, at: usize, y: &mut f32, index: &mut u32) {
+fn take(x: f32, at: u32, y: &mut f32, index: &mut u32) {
     // Not short-circuited, so that the loop vectorises.
     let takes = (x > *y) | x.is_nan();
     *y = if takes { x } else { *y };
-    *index = if takes { at as u32 } else { *index };
+    *index = if takes { at } else { *index };
 }
 
 /// Gradient of [`max_pool2d`]: `dx` of `[planes, H, W]` gets each window's `dy` where `indices` say

@@ -231,14 +231,31 @@ impl Axis {
         window * self.stride + tap * self.dilation - self.padding
     }
 
-    /// The windows whose tap number `tap` lies in the input.
+    /// The windows that lie wholly in the input.
+    fn interior(&self) -> Range<usize> {
+        let first = self.padding.div_ceil(self.stride).min(self.output);
+        let end = match (self.input + self.padding).checked_sub(self.span()) {
+            None => 0,
+            Some(last) => last / self.stride + 1,
+        };
+        first..end.clamp(first, self.output)
+    }
+
+    /// Where the windows that lie wholly in the input read it: each of the taps of these windows
+    /// as runs of `STRIDE` pixels, of which the first is the tap's. `x` is a plane from an input
+    /// row on; as many windows are given as have runs within the plane.
     #[inline(always)]
-    fn windows(&self, tap: usize) -> Range<usize> {
-        let offset = tap * self.dilation;
-        let first = self.padding.saturating_sub(offset).div_ceil(self.stride);
-        let end = (self.input + self.padding)
-            .saturating_sub(offset)
-            .div_ceil(self.stride);
-        first.min(end)..end.min(self.output)
+    fn interior_taps<'a, const STRIDE: usize, const TAPS: usize>(
+        &self,
+        x: &'a [f32],
+    ) -> (Range<usize>, [&'a [[f32; STRIDE]]; TAPS]) {
+        let Range { start, end } = self.interior();
+        if start == end {
+            return (start..start, [&[]; TAPS]);
+        }
+        let x = &x[start * STRIDE - self.padding..];
+        let count = (end - start).min((x.len() + 1 - TAPS) / STRIDE);
+        let taps = std::array::from_fn(|tap| &x[tap..].as_chunks::<STRIDE>().0[..count]);
+        (start..start + count, taps)
     }
 }

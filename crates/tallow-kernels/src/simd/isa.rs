@@ -29,6 +29,8 @@ pub(crate) trait Isa {
 
     /// The elements as they lie.
     fn load(x: &[f32; LANES]) -> Self::Floats;
+    /// Fewer than [`LANES`] elements, then zeros.
+    fn load_rest(x: &[f32]) -> Self::Floats;
     /// `value` in every lane.
     fn splat(value: f32) -> Self::Floats;
     /// The lanes, first to last.
@@ -67,6 +69,15 @@ impl Isa for Portable {
     #[inline(always)]
     fn load(x: &[f32; LANES]) -> [f32; LANES] {
         *x
+    }
+
+    #[inline(always)]
+    fn load_rest(x: &[f32]) -> [f32; LANES] {
+        let mut lanes = [0.0; LANES];
+        for (lane, &x) in lanes.iter_mut().zip(x) {
+            *lane = x;
+        }
+        lanes
     }
 
     #[inline(always)]

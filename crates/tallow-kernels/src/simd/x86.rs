@@ -27,6 +27,32 @@ impl Isa for Avx2 {
     }
 
     #[inline(always)]
+    fn load_rest(x: &[f32]) -> [__m256; 2] {
+        /// Read from `LANES - len` on: `len` lanes to load, then lanes to leave.
+        const MASKS: [i32; 2 * LANES] = {
+            let mut masks = [0; 2 * LANES];
+            let mut lane = 0;
+            while lane < LANES {
+                masks[lane] = -1;
+                lane += 1;
+            }
+            masks
+        };
+        let len = x.len().min(LANES);
+        // SAFETY: see above; LANES masks from LANES - len on lie in the table. Only elements whose
+        // mask is set are read from `x`, and a wrapping pointer to others may lie anywhere.
+        unsafe {
+            let masks = MASKS.as_ptr().add(LANES - len).cast::<__m256i>();
+            let (low, high) = (_mm256_loadu_si256(masks), _mm256_loadu_si256(masks.add(1)));
+            let x = x.as_ptr();
+            [
+                _mm256_maskload_ps(x, low),
+                _mm256_maskload_ps(x.wrapping_add(8), high),
+            ]
+        }
+    }
+
+    #[inline(always)]
     fn splat(value: f32) -> [__m256; 2] {
         // SAFETY: see above.
         unsafe { [_mm256_set1_ps(value); 2] }
@@ -69,16 +95,33 @@ impl Isa for Avx2 {
 
     #[inline(always)]
     fn accumulate(sums: [__m256d; 4], x: [__m256; 2]) -> [__m256d; 4] {
-        let x = widen_avx2(x);
-        // SAFETY: see above.
-        unsafe { std::array::from_fn(|i| _mm256_add_pd(sums[i], x[i])) }
+        let [x0, x1, x2, x3] = widen_avx2(x);
+        let [s0, s1, s2, s3] = sums;
+        // SAFETY: see above. No closures: intrinsics aren't inlined into them.
+        unsafe {
+            [
+                _mm256_add_pd(s0, x0),
+                _mm256_add_pd(s1, x1),
+                _mm256_add_pd(s2, x2),
+                _mm256_add_pd(s3, x3),
+            ]
+        }
     }
 
     #[inline(always)]
     fn accumulate_product(sums: [__m256d; 4], a: [__m256; 2], b: [__m256; 2]) -> [__m256d; 4] {
-        let (a, b) = (widen_avx2(a), widen_avx2(b));
+        let [a0, a1, a2, a3] = widen_avx2(a);
+        let [b0, b1, b2, b3] = widen_avx2(b);
+        let [s0, s1, s2, s3] = sums;
         // SAFETY: see above.
-        unsafe { std::array::from_fn(|i| _mm256_fmadd_pd(a[i], b[i], sums[i])) }
+        unsafe {
+            [
+                _mm256_fmadd_pd(a0, b0, s0),
+                _mm256_fmadd_pd(a1, b1, s1),
+                _mm256_fmadd_pd(a2, b2, s2),
+                _mm256_fmadd_pd(a3, b3, s3),
+            ]
+        }
     }
 
     #[inline(always)]
@@ -120,6 +163,13 @@ impl Isa for Avx512 {
     fn load(x: &[f32; LANES]) -> __m512 {
         // SAFETY: see above.
         unsafe { _mm512_loadu_ps(x.as_ptr()) }
+    }
+
+    #[inline(always)]
+    fn load_rest(x: &[f32]) -> __m512 {
+        let mask = ((1u32 << x.len().min(LANES)) - 1) as __mmask16;
+        // SAFETY: see above; only elements whose mask is set are read.
+        unsafe { _mm512_maskz_loadu_ps(mask, x.as_ptr()) }
     }
 
     #[inline(always)]
