@@ -9,10 +9,11 @@
 //! pixels aside and then interleaves them: each line of the output is written once, whole.
 
 use super::direct;
+use super::grid::{Block, Cursor, Pixel};
 use super::implicit_gemm;
 use super::micro::Kernels;
 use super::pack::WeightView;
-use super::region::{Block, Correlation, Cursor, Pixel};
+use super::window::Correlation;
 use crate::parallel;
 use crate::shared::SharedMut;
 use crate::workspace::Workspace;
@@ -29,6 +30,8 @@ pub(super) struct Outputs {
     pub(super) size: [usize; 2],
     /// Output pixels from one grid pixel to the next.
     pub(super) steps: [usize; 2],
+    /// Taps of all phases together.
+    pub(super) taps: usize,
 }
 
 impl Outputs {
@@ -108,7 +111,8 @@ pub(super) fn correlate<'a>(
         return;
     }
     let kernels = Kernels::current();
-    let direct = direct::suits(outputs.rows);
+    let taps = outputs.taps / outputs.phases().iter().product::<usize>();
+    let direct = direct::suits(outputs.rows, outputs.groups, taps);
     let packed = (!direct).then(|| implicit_gemm::pack(outputs, &phase, kernels, workspace));
     let job = Job {
         outputs,

@@ -8,8 +8,9 @@
 
 use super::correlate::{Outputs, Phase};
 use super::geometry::Conv2dGeometry;
+use super::grid::{Axis, gcd};
 use super::pack::WeightView;
-use super::region::{Axis, Correlation, gcd};
+use super::window::Correlation;
 
 /// The correlation that gives the input gradient on one residue in one axis.
 struct Residue {
@@ -54,6 +55,7 @@ pub(super) fn outputs(geometry: &Conv2dGeometry) -> Outputs {
         rows: geometry.in_channels_per_group(),
         size: geometry.in_size,
         steps: geometry.stride,
+        taps: geometry.taps(),
     }
 }
 

@@ -6,10 +6,11 @@
 //! what is computed between two grid rows is dropped.
 
 use super::correlate::{Destination, Part};
+use super::grid::Block;
 use super::implicit_gemm::slices;
 use super::micro::{DOT_ROWS, Kernels, MAX_LANES, RowDots, RowSum};
 use super::pack::WeightView;
-use super::region::{Block, Correlation, Layout};
+use super::window::{Correlation, Layout};
 use crate::parallel;
 use crate::workspace::Workspace;
 
@@ -20,9 +21,10 @@ const SLICE: usize = 256;
 /// Pixels of a block.
 const BLOCK: usize = 2048;
 
-/// Whether this is the algorithm for a correlation with `rows` outputs a group.
-pub(super) fn suits(rows: usize) -> bool {
-    rows <= MOST_ROWS
+/// Whether this is the algorithm for a correlation with `rows` outputs a group and so many taps.
+/// With a single tap, a window of many channels would be copied to be read once.
+pub(super) fn suits(rows: usize, groups: usize, taps: usize) -> bool {
+    rows <= MOST_ROWS && (groups > 1 || taps > 1)
 }
 
 /// Whether this is the algorithm for the weight gradient of `rows` outputs a group. Its tasks are
@@ -49,7 +51,7 @@ impl Sum<'_> {
         let layout = reads.scratch_layout(block, channels.min(reads.channels));
         let mut window = self.workspace.take(reads.scratch_len(block, &layout));
         window.fill(0.0);
-        let line = block.flat_len(&layout).next_multiple_of(MAX_LANES);
+        let line = layout.flat_len(block).next_multiple_of(MAX_LANES);
         let row_len = block.images * line;
         let mut sums = self.workspace.take((part.rows.1 - part.rows.0) * row_len);
         let mut offsets = [0; SLICE];
@@ -72,7 +74,7 @@ impl Sum<'_> {
             let bias = self.bias.map_or(0.0, |bias| bias[row]);
             let mut cursor = reads.cursor(block.first);
             cursor.runs(block.len(), false, |_, pixel, length| {
-                let from = &sums[block.flat_position(&layout, line, pixel)..][..length];
+                let from = &sums[layout.flat_position(block, line, pixel)..][..length];
                 let at = writes.position(pixel).wrapping_add(row * writes.row_stride);
                 // SAFETY: this task alone writes these rows of these pixels.
                 let to = unsafe { writes.values.slice(at, length) };
@@ -104,7 +106,7 @@ impl Sum<'_> {
         let reach = offsets.iter().max().copied().unwrap_or(0) + sums.len();
         assert!(reach <= source.len() && offsets.len() == weights.len());
         let row_sum = RowSum {
-            len: block.flat_len(layout),
+            len: layout.flat_len(block),
             depth: offsets.len(),
             source: source.as_ptr(),
             taps: offsets.as_ptr(),
@@ -165,7 +167,7 @@ impl Gradient<'_> {
         let layout = reads.scratch_layout(block, channels.min(reads.channels));
         let mut window = self.workspace.take(reads.scratch_len(block, &layout));
         window.fill(0.0);
-        let line = block.flat_len(&layout).next_multiple_of(MAX_LANES);
+        let line = layout.flat_len(block).next_multiple_of(MAX_LANES);
         let mut values = self.workspace.take(block.images * line);
         self.spread(dy, &layout, line, &mut values);
         let mut offsets = [0; SLICE];
@@ -192,7 +194,7 @@ impl Gradient<'_> {
         cursor.runs(block.len(), false, |_, pixel, length| {
             let plane = (pixel.image * channels + self.channel) * reads.grid();
             let from = &dy[plane + pixel.y * reads.x.grid + pixel.x..][..length];
-            values[block.flat_position(layout, line, pixel)..][..length].copy_from_slice(from);
+            values[layout.flat_position(block, line, pixel)..][..length].copy_from_slice(from);
         });
     }
 

@@ -6,9 +6,10 @@
 //! stay in the L2 cache are packed from it, and multiplied by the weights.
 
 use super::correlate::{self, Destination, Outputs, Part, Phase};
+use super::grid::{Block, Cursor, Pixel, Run};
 use super::micro::{Kernels, MAX_COLUMNS, MAX_ROWS, Product};
 use super::pack::{self, WeightView};
-use super::region::{Block, Correlation, Cursor, Layout, Pixel, Run};
+use super::window::{Correlation, Layout};
 use crate::parallel;
 use crate::shared::SharedMut;
 use crate::workspace::{Scratch, Workspace};

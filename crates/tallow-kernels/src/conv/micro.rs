@@ -6,9 +6,9 @@
 //! Accumulators start at zero and meet the output once, at the end: the error of a long sum then
 //! grows with the number of blocks rather than with the number of terms.
 
+use super::grid::Run;
 use super::lanes::Lanes;
 use super::pack::{self, Lines};
-use super::region::Run;
 use crate::simd::{Level, level};
 
 /// `c[i, j] (+)= sum over k of a[k, i] * b[k, j]` for a tile of `rows` by [`Kernels::columns`].

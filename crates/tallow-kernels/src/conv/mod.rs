@@ -4,10 +4,10 @@
 //! # How it is built
 //!
 //! Forward and data gradient are both correlations on a grid: planes are read at evenly spaced
-//! places, zero outside (`region`; the data gradient of a strided convolution is several of them,
+//! places, zero outside (`window`; the data gradient of a strided convolution is several of them,
 //! see `data_gradient`). `correlate` cuts them into tasks, which one of two algorithms runs:
 //! `implicit_gemm` or, for very few outputs a group, `direct`. The weight gradient has one of its own in each spirit
-//! (`weight_gradient`, and a part of `direct`). The algorithms share windows (`region`), packing
+//! (`weight_gradient`, and a part of `direct`). The algorithms share windows (`grid`, `window`), packing
 //! (`pack`) and the micro-kernels (`micro`, written in the registers of `lanes`).
 //!
 //! Another algorithm, such as Winograd's for 3x3 kernels, is another file: one that is a way of
@@ -24,12 +24,13 @@ mod correlate;
 mod data_gradient;
 mod direct;
 mod geometry;
+mod grid;
 mod implicit_gemm;
 mod lanes;
 mod micro;
 mod pack;
-mod region;
 mod weight_gradient;
+mod window;
 
 pub use geometry::Conv2dGeometry;
 
@@ -38,8 +39,9 @@ use crate::parallel;
 use crate::workspace::Workspace;
 use correlate::{Outputs, Phase};
 use geometry::Operand;
+use grid::Axis;
 use pack::WeightView;
-use region::{Axis, Correlation};
+use window::Correlation;
 
 /// `y = conv2d(x, w) + bias`, as `torch.nn.functional.conv2d`.
 ///
@@ -85,6 +87,7 @@ pub fn forward(
         rows: geometry.out_channels_per_group(),
         size: geometry.out_size(),
         steps: [1, 1],
+        taps: geometry.taps(),
     };
     let phase = |_| {
         Some(Phase {

@@ -1,7 +1,7 @@
 //! Copies operands into the order in which the micro-kernels read them.
 
+use super::grid::Run;
 use super::micro::MAX_LANES;
-use super::region::Run;
 
 /// A weight tensor seen as rows (the channels that come out) by channels (those that are summed
 /// over) by taps, whatever its order in memory.

@@ -7,9 +7,10 @@
 //! few channels to go round, the pixels are cut into parts as well, whose sums are joined in
 //! order; their number follows from the shape alone.
 
+use super::grid::Block;
 use super::implicit_gemm::slices;
 use super::micro::{Kernels, Reduction};
-use super::region::{Block, Correlation, Layout};
+use super::window::{Correlation, Layout};
 use crate::parallel;
 use crate::shared::SharedMut;
 use crate::workspace::Workspace;
