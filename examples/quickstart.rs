@@ -1,0 +1,138 @@
+//! Trains a convolutional network on real images that are part of Tallow, evaluates it, and leaves a checkpoint.
+//!
+//!     cargo run --release --example quickstart
+//!
+//! Reaches at least 84 % test accuracy in under a minute on two cores.
+//!
+//!     cargo run --release --example quickstart -- --data DIR
+//!
+//! trains on the whole of Fashion-MNIST, from a folder with its four idx files, packed with gzip or not.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use candle_core::{DType, Device, Tensor};
+use tallow::nn::summary_of;
+use tallow::prelude::*;
+
+const USAGE: &str = "\
+usage: quickstart [--data DIR] [--epochs N] [--seed N] [--out DIR]
+
+  --data DIR   a folder with the four files of Fashion-MNIST; without it, the 8,000 images that are part of Tallow
+  --epochs N   passes over the training images; 2, or 5 with --data
+  --seed N     what initial values, order and dropout are drawn from; 42
+  --out DIR    where the checkpoint and the history go; runs/quickstart";
+
+const BATCH: usize = 64;
+
+fn main() -> Result<()> {
+    let Some(settings) = Settings::from_arguments(std::env::args().skip(1))? else {
+        println!("{USAGE}");
+        return Ok(());
+    };
+    let start = Instant::now();
+
+    // Data: shuffled, mirrored at random and normalised for training; in order and normalised for the test.
+    let (train, test) = match &settings.data {
+        Some(folder) => datasets::fashion_mnist::load(folder)?,
+        None => datasets::fashion_mnist_subset()?,
+    };
+    println!("{} training and {} test images", train.len(), test.len());
+    let normalize = Some(train.channel_stats()?);
+    let train = train.loader(LoaderConfig {
+        seed: settings.seed,
+        normalize: normalize.clone(),
+        augment: Augment {
+            horizontal_flip: true,
+            ..Augment::NONE
+        },
+        ..LoaderConfig::train(BATCH)
+    })?;
+    let test = test.loader(LoaderConfig {
+        normalize,
+        ..LoaderConfig::eval(250)
+    })?;
+
+    // Model.
+    let params = Params::new(settings.seed, DType::F32, &Device::Cpu);
+    let model = SimpleCifar::new(1, 10, params.builder())?;
+    let image = Tensor::zeros((1, 1, 28, 28), DType::F32, &Device::Cpu)?;
+    println!("{}", summary_of(&model, &image, Some(&params))?);
+
+    // Training.
+    let checkpoint = settings.out.join("checkpoint.safetensors");
+    let mut trainer = Trainer::builder(model, params)
+        .optimizer(AdamW::new(0.01))
+        .schedule_over_training(LrSchedule::one_cycle)
+        .loss(CrossEntropyConfig {
+            label_smoothing: 0.1,
+            ..Default::default()
+        })
+        .epochs(settings.epochs)
+        .seed(settings.seed)
+        .checkpoint(&checkpoint)
+        .build()?;
+    let history = trainer.fit(&train, Some(&test))?;
+
+    let accuracy = history.last().and_then(|epoch| epoch.evaluation.as_ref());
+    let accuracy = accuracy.context("no epoch was trained")?.accuracy;
+    let path = settings.out.join("history.json");
+    std::fs::write(&path, serde_json::to_string_pretty(&history)?)
+        .with_context(|| format!("writing {}", path.display()))?;
+    println!(
+        "test accuracy {:.2} % after {:.1} s; checkpoint in {}",
+        100.0 * accuracy,
+        start.elapsed().as_secs_f64(),
+        checkpoint.display()
+    );
+    Ok(())
+}
+
+/// What the command line asks for.
+struct Settings {
+    data: Option<PathBuf>,
+    epochs: u64,
+    seed: u64,
+    out: PathBuf,
+}
+
+impl Settings {
+    /// None if help was asked for.
+    fn from_arguments(arguments: impl Iterator<Item = String>) -> Result<Option<Self>> {
+        let (mut data, mut epochs, mut seed) = (None, None, 42);
+        let mut out = PathBuf::from("runs/quickstart");
+        let mut arguments = arguments.peekable();
+        while let Some(name) = arguments.next() {
+            if matches!(name.as_str(), "-h" | "--help") {
+                return Ok(None);
+            }
+            if !["--data", "--epochs", "--seed", "--out"].contains(&name.as_str()) {
+                bail!("unknown argument `{name}`\n\n{USAGE}");
+            }
+            let Some(value) = arguments.next_if(|value| !value.starts_with("--")) else {
+                bail!("`{name}` needs a value\n\n{USAGE}");
+            };
+            let number = || match value.parse::<u64>() {
+                Ok(number) => Ok(number),
+                Err(_) => bail!("`{name}` needs a whole number, found `{value}`\n\n{USAGE}"),
+            };
+            match name.as_str() {
+                "--data" => data = Some(PathBuf::from(value)),
+                "--epochs" => epochs = Some(number()?),
+                "--seed" => seed = number()?,
+                _ => out = PathBuf::from(value),
+            }
+        }
+        let epochs = epochs.unwrap_or(if data.is_some() { 5 } else { 2 });
+        if epochs == 0 {
+            bail!("`--epochs` needs at least 1, found 0\n\n{USAGE}");
+        }
+        Ok(Some(Self {
+            data,
+            epochs,
+            seed,
+            out,
+        }))
+    }
+}
