@@ -16,9 +16,11 @@ pub(super) fn plain(
     finish(op, inputs, output)
 }
 
-/// As [`plain`], but with `kernels` where they apply: floats are f32, everything is on the CPU, nothing is empty.
+/// As [`plain`], but with `kernels` where they apply: everything is on the CPU, nothing is empty, floats are f32 or
+/// narrower.
 ///
-/// `kernels` is given the inputs made contiguous, and the output's shape.
+/// `kernels` is given the inputs made contiguous and f32, and the output's shape. Half precision is computed in f32
+/// and rounded at the end: candle's own products and convolutions refuse it on the CPU.
 pub(super) fn run<const N: usize>(
     op: Op,
     inputs: [&Tensor; N],
@@ -26,16 +28,30 @@ pub(super) fn run<const N: usize>(
     portable: impl FnOnce() -> Result<Tensor>,
 ) -> Result<Tensor> {
     let out = check(&op, &inputs)?;
-    let output = if suit_kernels(&inputs) {
-        let mut contiguous = inputs.map(Tensor::clone);
-        for input in &mut contiguous {
-            *input = input.contiguous()?;
+    let output = match kernel_dtype(&inputs) {
+        None => portable()?,
+        Some(dtype) => {
+            let mut prepared = inputs.map(Tensor::clone);
+            for input in prepared.iter_mut().filter(|input| input.dtype().is_float()) {
+                *input = input.to_dtype(DType::F32)?.contiguous()?;
+            }
+            kernels(&prepared, &out)?.to_dtype(dtype)?
         }
-        kernels(&contiguous, &out)?
-    } else {
-        portable()?
     };
     finish(op, &inputs, output)
+}
+
+/// The floating-point type of inputs that the kernels can take. Integers are indices beside floats; arithmetic of
+/// integers alone is candle's.
+fn kernel_dtype(inputs: &[&Tensor]) -> Option<DType> {
+    let on_cpu = |input: &&Tensor| input.device().is_cpu() && input.elem_count() > 0;
+    let mut floats = inputs
+        .iter()
+        .map(|input| input.dtype())
+        .filter(DType::is_float);
+    let first = floats.next()?;
+    let known = matches!(first, DType::F32 | DType::F16 | DType::BF16);
+    (known && floats.all(|dtype| dtype == first) && inputs.iter().all(on_cpu)).then_some(first)
 }
 
 fn finish(op: Op, inputs: &[&Tensor], output: Tensor) -> Result<Tensor> {
@@ -49,17 +65,6 @@ fn finish(op: Op, inputs: &[&Tensor], output: Tensor) -> Result<Tensor> {
         true => output.detach(),
         false => output,
     })
-}
-
-/// Integers are indices beside floats; arithmetic of integers alone is candle's.
-fn suit_kernels(inputs: &[&Tensor]) -> bool {
-    let is_f32 = |input: &&Tensor| input.dtype() == DType::F32;
-    inputs.iter().any(is_f32)
-        && inputs.iter().all(|input| {
-            (is_f32(input) || input.dtype().is_int())
-                && input.device().is_cpu()
-                && input.elem_count() > 0
-        })
 }
 
 /// candle's CPU operations panic beyond that.

@@ -3,12 +3,13 @@
 use super::dispatch::{check, invalid, run};
 use super::kernel;
 use super::portable::normalization as portable;
-use crate::record;
+use crate::{inplace, record};
 use candle_core::{Result, Tensor, Var};
 use tallow_graph::{
     Op,
     op::{BatchNorm, GroupNorm, LayerNorm},
 };
+use tallow_kernels::norm;
 
 /// What [`batch_norm`] reads besides its input; tensors are `[C]`.
 #[derive(Debug, Clone, Copy)]
@@ -60,47 +61,39 @@ pub fn batch_norm(xs: &Tensor, args: &BatchNormArgs<'_>, train: bool) -> Result<
             "create them with `params::buffer` or as `Var`s, or call with train = false",
         ));
     }
-    let kernels = |[xs, weight, bias, ..]: &[Tensor; 5], out: &[usize]| {
-        let args = BatchNormArgs {
-            weight,
-            bias,
-            ..*args
-        };
-        match train {
-            true => kernel::batch_norm_train(xs, &args, update, out),
-            false => kernel::batch_norm_eval(xs, &args, out),
+    let move_running = |[mean, var]: [Tensor; 2]| -> Result<()> {
+        if update {
+            follow(args.running_mean, &mean, args.momentum)?;
+            follow(args.running_var, &var, args.momentum)?;
         }
+        Ok(())
     };
-    run(op, inputs, kernels, || match train {
-        true => with_batch(xs, args, update),
-        false => evaluate(xs, args),
+    let kernels = |[xs, weight, bias, mean, var]: &[Tensor; 5], out: &[usize]| {
+        if !train {
+            return kernel::batch_norm_eval([xs, weight, bias, mean, var], args.eps, out);
+        }
+        let (ys, statistics) = kernel::batch_norm_train([xs, weight, bias], args.eps, out)?;
+        move_running(statistics)?;
+        Ok(ys)
+    };
+    run(op, inputs, kernels, || {
+        if !train {
+            return portable::batch_norm_eval(inputs, args.eps);
+        }
+        let (ys, statistics) = portable::batch_norm_train([xs, args.weight, args.bias], args.eps)?;
+        move_running(statistics)?;
+        Ok(ys)
     })
-}
-
-fn evaluate(xs: &Tensor, args: &BatchNormArgs<'_>) -> Result<Tensor> {
-    let rank = xs.rank();
-    let mean = portable::along_channels(&args.running_mean.detach(), rank)?;
-    let var = portable::along_channels(&args.running_var.detach(), rank)?;
-    let normed = portable::standardize(xs, &mean, &var, args.eps)?;
-    portable::scale_channels(&normed, args.weight, args.bias)
-}
-
-/// Normalises with the statistics of the batch; with `update`, the running ones follow.
-fn with_batch(xs: &Tensor, args: &BatchNormArgs<'_>, update: bool) -> Result<Tensor> {
-    let (mean, var) = portable::moments(xs, &portable::all_but_channels(xs.rank()))?;
-    let normed = portable::standardize(xs, &mean, &var, args.eps)?;
-    if update {
-        let count = xs.elem_count() as f64 / mean.elem_count().max(1) as f64;
-        let unbiased = (var.detach() * (count / (count - 1.)))?;
-        follow(args.running_mean, &mean.detach(), args.momentum)?;
-        follow(args.running_var, &unbiased, args.momentum)?;
-    }
-    portable::scale_channels(&normed, args.weight, args.bias)
 }
 
 /// Moves `running` towards `batch` by `momentum`, in place.
 fn follow(running: &Tensor, batch: &Tensor, momentum: f64) -> Result<()> {
-    let batch = batch.reshape(running.shape())?;
+    if inplace::is_supported(running) {
+        return inplace::zip2(running, batch, |running, batch| {
+            norm::update_running(momentum, batch, running).map_err(candle_core::Error::wrap)
+        });
+    }
+    let batch = batch.to_dtype(running.dtype())?;
     let next = ((running.detach() * (1. - momentum))? + (batch * momentum)?)?;
     Var::from_tensor(running)?.set(&next)
 }

@@ -261,3 +261,60 @@ fn a_second_backward_gives_the_same_gradients() -> Result<()> {
     assert_eq!(loss.backward()?.get(&xs).map(flat), first);
     Ok(())
 }
+
+#[test]
+fn half_precision_trains_on_the_cpu() -> Result<()> {
+    let device = Device::Cpu;
+    let wave = |shape: &[usize], phase: f64| -> Result<Tensor> {
+        let count = shape.iter().product::<usize>();
+        let values: Vec<f64> = (0..count).map(|i| (phase + i as f64).sin()).collect();
+        Tensor::from_vec(values, shape, &device)
+    };
+    let inputs = [
+        wave(&[2, 3, 6, 6], 0.)?,
+        wave(&[4, 3, 3, 3], 1.)?,
+        wave(&[4], 2.)?,
+        wave(&[5, 64], 3.)?,
+    ];
+    let run = |dtype: DType| -> Result<Vec<Vec<f64>>> {
+        let vars = inputs
+            .iter()
+            .map(|input| Var::from_tensor(&input.to_dtype(dtype)?))
+            .collect::<Result<Vec<_>>>()?;
+        let [zero, one] = [
+            Var::zeros(4, dtype, &device)?,
+            Var::ones(4, dtype, &device)?,
+        ];
+        let args = BatchNormArgs {
+            weight: &vars[2],
+            bias: &vars[2],
+            running_mean: &zero,
+            running_var: &one,
+            eps: 1e-5,
+            momentum: 0.1,
+        };
+        let xs = ops::conv2d(&vars[0], &vars[1], None, &Default::default())?;
+        let xs = ops::gelu(&ops::batch_norm(&xs, &args, true)?)?;
+        let ys = ops::linear(&ops::flatten(&xs, 1)?, &vars[3], None)?;
+        assert_eq!(ys.dtype(), dtype);
+        let grads = ops::sum(&ops::mul(&ys, &ys)?, &[0, 1], false)?.backward()?;
+        let mut results = vec![flat(&ys), flat(&zero), flat(&one)];
+        results.extend(
+            vars.iter()
+                .map(|var| grads.get(var).map(flat).unwrap_or_default()),
+        );
+        Ok(results)
+    };
+    let expected = run(DType::F64)?;
+    // Twenty times the spacing of each type at 1: every value on the way is rounded.
+    for (dtype, tolerance) in [(DType::F16, 0.02), (DType::BF16, 0.15)] {
+        for (found, expected) in run(dtype)?.iter().zip(&expected) {
+            assert_eq!(found.len(), expected.len());
+            let scale = expected.iter().fold(0f64, |max, v| max.max(v.abs()));
+            for (f, e) in found.iter().zip(expected) {
+                assert!((f - e).abs() < tolerance * scale, "{dtype:?}: {f} for {e}");
+            }
+        }
+    }
+    Ok(())
+}

@@ -7,8 +7,6 @@ use tallow_kernels::shape::ChannelShape;
 
 use super::tape::Gradient;
 use super::{Backward, Kernel, Outcome};
-use crate::inplace;
-use crate::ops::BatchNormArgs;
 
 /// Mean and inverse standard deviation of each group of elements, written by the forward pass.
 type Statistics = Arc<OnceLock<[Vec<f32>; 2]>>;
@@ -39,15 +37,13 @@ fn channels(xs: &Tensor) -> ChannelShape {
     ChannelShape::new(dims[0], dims[1], dims[2..].iter().product())
 }
 
-/// Normalises by the statistics of the batch; with `update`, the running ones follow.
+/// Normalises by the statistics of the batch. Also gives those: the mean and the unbiased variance, `[C]` each.
 pub(crate) fn batch_norm_train(
-    xs: &Tensor,
-    args: &BatchNormArgs<'_>,
-    update: bool,
+    [xs, weight, bias]: [&Tensor; 3],
+    eps: f64,
     out: &[usize],
-) -> Result<Tensor> {
+) -> Result<(Tensor, [Tensor; 2])> {
     let shape = channels(xs);
-    let eps = args.eps;
     let statistics = Statistics::default();
     let unbiased = Arc::new(OnceLock::new());
     let (keep, recall, variance) = (statistics.clone(), statistics.clone(), unbiased.clone());
@@ -79,33 +75,21 @@ pub(crate) fn batch_norm_train(
             })
         },
     )
-    .apply([xs, args.weight, args.bias])?;
-    if update {
-        let (mean, _) = kept(&statistics);
-        follow(args.running_mean, mean, args.momentum)?;
-        let variance = unbiased.get().map_or(&[][..], Vec::as_slice);
-        follow(args.running_var, variance, args.momentum)?;
-    }
-    Ok(ys)
-}
-
-/// Moves `running` towards `batch` by `momentum`, in place.
-fn follow(running: &Tensor, batch: &[f32], momentum: f64) -> Result<()> {
-    inplace::update(running, |running| {
-        norm::update_running(momentum, batch, running).map_err(candle_core::Error::wrap)
-    })
+    .apply([xs, weight, bias])?;
+    let vector = |values: &[f32]| Tensor::from_slice(values, values.len(), xs.device());
+    let mean = vector(kept(&statistics).0)?;
+    let var = vector(unbiased.get().map_or(&[], Vec::as_slice))?;
+    Ok((ys, [mean, var]))
 }
 
 /// Normalises by the running statistics, which get no gradient.
 pub(crate) fn batch_norm_eval(
-    xs: &Tensor,
-    args: &BatchNormArgs<'_>,
+    [xs, weight, bias, mean, var]: [&Tensor; 5],
+    eps: f64,
     out: &[usize],
 ) -> Result<Tensor> {
     let shape = channels(xs);
-    let eps = args.eps;
-    let running: Arc<[Vec<f32>; 2]> =
-        Arc::new([args.running_mean.to_vec1()?, args.running_var.to_vec1()?]);
+    let running: Arc<[Vec<f32>; 2]> = Arc::new([mean.to_vec1()?, var.to_vec1()?]);
     let recall = running.clone();
     Kernel::new(
         "batch_norm",
@@ -124,7 +108,7 @@ pub(crate) fn batch_norm_eval(
             })
         },
     )
-    .apply([xs, args.weight, args.bias])
+    .apply([xs, weight, bias])
 }
 
 /// Normalises over the trailing dimensions, those of `weight`.

@@ -105,43 +105,17 @@ pub(crate) fn linear(
 ) -> Result<Tensor> {
     let (o, i) = weight.dims2()?;
     let rows = xs.elem_count() / i;
-    let dx = move |w: &[f32], dy: &[f32], dx: &mut [f32]| {
-        product(
-            Sizes::one(rows, o, i),
-            Matrix::new(dy, o),
-            Matrix::new(w, i),
-            dx,
-            SET,
-        )
-    };
-    let dw = move |x: &[f32], dy: &[f32], dw: &mut [f32]| {
-        product(
-            Sizes::one(o, rows, i),
-            Matrix::new(dy, o).t(),
-            Matrix::new(x, i),
-            dw,
-            SET,
-        )
-    };
-    let y = move |x: &[f32], w: &[f32], y: &mut [f32], factors| {
-        product(
-            Sizes::one(rows, i, o),
-            Matrix::new(x, i),
-            Matrix::new(w, i).t(),
-            y,
-            factors,
-        )
-    };
+    let layer = Layer { rows, o, i };
     match bias {
         None => Kernel::new(
             "linear",
             out,
-            move |[x, w], ys| y(x, w, ys, SET),
+            move |[x, w], y| layer.forward(x, w, y, SET),
             move |b| {
                 let [x, w] = b.inputs;
                 Ok([
-                    b.gradient(0, |grad| dx(w, b.grad, grad))?,
-                    b.gradient(1, |grad| dw(x, b.grad, grad))?,
+                    b.gradient(0, |dx| layer.input_gradient(w, b.grad, dx))?,
+                    b.gradient(1, |dw| layer.weight_gradient(x, b.grad, dw))?,
                 ])
             },
         )
@@ -149,21 +123,52 @@ pub(crate) fn linear(
         Some(bias) => Kernel::new(
             "linear",
             out,
-            move |[x, w, bias], ys| {
-                ys.chunks_exact_mut(o)
+            move |[x, w, bias], y| {
+                y.chunks_exact_mut(o)
                     .for_each(|row| row.copy_from_slice(bias));
-                y(x, w, ys, ADD)
+                layer.forward(x, w, y, ADD)
             },
             move |b| {
                 let [x, w, _] = b.inputs;
                 Ok([
-                    b.gradient(0, |grad| dx(w, b.grad, grad))?,
-                    b.gradient(1, |grad| dw(x, b.grad, grad))?,
+                    b.gradient(0, |dx| layer.input_gradient(w, b.grad, dx))?,
+                    b.gradient(1, |dw| layer.weight_gradient(x, b.grad, dw))?,
                     b.gradient(2, |db| reduce::sum_axis([1, rows, o], b.grad, 1., db))?,
                 ])
             },
         )
         .apply([xs, weight, bias]),
+    }
+}
+
+/// Sizes of a linear layer: rows, output and input features.
+#[derive(Clone, Copy)]
+struct Layer {
+    rows: usize,
+    o: usize,
+    i: usize,
+}
+
+impl Layer {
+    /// `Y = X W^T`.
+    fn forward(self, x: &[f32], w: &[f32], y: &mut [f32], factors: [f32; 2]) -> Outcome<()> {
+        let Self { rows, o, i } = self;
+        let (x, w) = (Matrix::new(x, i), Matrix::new(w, i).t());
+        product(Sizes::one(rows, i, o), x, w, y, factors)
+    }
+
+    /// `dX = dY W`.
+    fn input_gradient(self, w: &[f32], dy: &[f32], dx: &mut [f32]) -> Outcome<()> {
+        let Self { rows, o, i } = self;
+        let (dy, w) = (Matrix::new(dy, o), Matrix::new(w, i));
+        product(Sizes::one(rows, o, i), dy, w, dx, SET)
+    }
+
+    /// `dW = dY^T X`.
+    fn weight_gradient(self, x: &[f32], dy: &[f32], dw: &mut [f32]) -> Outcome<()> {
+        let Self { rows, o, i } = self;
+        let (dy, x) = (Matrix::new(dy, o).t(), Matrix::new(x, i));
+        product(Sizes::one(o, rows, i), dy, x, dw, SET)
     }
 }
 
