@@ -3,6 +3,7 @@
 //!
 //! The pixels lie in memory already; what images are read from lies with [`datasets`](crate::datasets).
 
+use std::fmt;
 use std::sync::Arc;
 
 use candle_core::{Device, Tensor};
@@ -127,7 +128,7 @@ impl ImageDataset {
 ///
 /// Every batch is a function of the data set, the configuration and the number of the epoch: the order is drawn from
 /// (seed, epoch), the changes to an image from (seed, epoch, the image's place in the data set).
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Loader {
     dataset: ImageDataset,
     config: LoaderConfig,
@@ -200,5 +201,14 @@ impl BatchSource for Loader {
         } else {
             samples.div_ceil(size)
         })
+    }
+}
+
+impl fmt::Debug for Loader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loader")
+            .field("dataset", &self.dataset)
+            .field("config", &self.config)
+            .finish_non_exhaustive()
     }
 }
