@@ -128,6 +128,21 @@ fn a_samples_changes_do_not_depend_on_its_place_in_the_batches() {
 }
 
 #[test]
+fn changes_are_drawn_anew_in_each_epoch_and_for_each_seed() {
+    let data = dataset(24);
+    let loader = |seed| {
+        let config = LoaderConfig {
+            shuffle: false,
+            ..augmented(seed, 0)
+        };
+        data.loader(config).unwrap()
+    };
+    let reference = content(&loader(1), 0);
+    assert_ne!(content(&loader(1), 1), reference);
+    assert_ne!(content(&loader(2), 0), reference);
+}
+
+#[test]
 fn normalisation_is_by_channel() {
     let data = dataset(3);
     let normalize = Normalize {
