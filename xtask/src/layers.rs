@@ -1,8 +1,8 @@
 //! `cargo xtask layers`: the crates use each other only as the table in ARCHITECTURE.md says.
 //!
 //! The table is the source: a row `| \`tallow-x\` | what it is | kernels, graph | ... |` lists in its
-//! third column the crates (without the prefix) that `tallow-x` may name under `[dependencies]`
-//! or `[build-dependencies]`. Dev-dependencies are free: tests may look at the whole workspace.
+//! third column the crates (without the prefix) that `tallow-x` may depend on, in its library or its build
+//! script. Dev-dependencies are free: tests may look at the whole workspace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

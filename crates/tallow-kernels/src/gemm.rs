@@ -85,7 +85,7 @@ pub fn gemm(args: GemmArgs<'_>) -> Result<()> {
 /// `batch` products of one shape, the `i`th on the slices from `i` steps on.
 ///
 /// # Errors
-/// As [`gemm`].
+/// As [`gemm()`].
 pub fn batched(batch: usize, steps: BatchSteps, args: GemmArgs<'_>) -> Result<()> {
     if batch == 0 || args.m == 0 || args.n == 0 {
         return Ok(());

@@ -1,7 +1,7 @@
 //! The recorder: while one is active on a thread, every operation of `ops` writes a node of a graph.
 //!
 //! Operations call [`node`] when they are done. It costs one look at a thread-local flag as long as nobody records.
-//! Who records, and what a graph break is, is the business of [`crate::capture`].
+//! Who records, and what a graph break is, is the business of [`capture`](mod@crate::capture).
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;

@@ -1,8 +1,8 @@
 //! The vocabulary: [`Op`] names every operation that Tallow knows.
 //!
-//! Each operation is a struct with its attributes, in the file of its family, and a [`Rule`] that says its name,
+//! Each operation is a struct with its attributes, in the file of its family, and a `Rule` that says its name,
 //! the roles of its inputs, its shape rule and its cost. To add one: write the struct and its rule, add a variant
-//! here, and follow the compiler, which asks for the arm in [`Op::rule`] and then in every reader of graphs.
+//! here, and follow the compiler, which asks for the arm in `Op::rule` and then in every reader of graphs.
 //!
 //! A [`Param`] or an [`Input`] is an operation too, one that reads nothing.
 
