@@ -44,7 +44,7 @@ impl std::error::Error for ShapeError {}
 #[non_exhaustive]
 pub enum GraphError {
     /// The operation can't take its inputs.
-    #[error("node {node} in module `{scope}`: {source}")]
+    #[error("node {node}{}: {source}", place(.scope))]
     Shape {
         /// The node that was checked, or the one that was about to be added.
         node: NodeId,
@@ -127,4 +127,11 @@ pub enum GraphError {
 fn names(ids: &[NodeId]) -> String {
     let names: Vec<String> = ids.iter().map(ToString::to_string).collect();
     names.join(", ")
+}
+
+fn place(scope: &str) -> String {
+    match scope {
+        "" => String::new(),
+        scope => format!(" in module `{scope}`"),
+    }
 }

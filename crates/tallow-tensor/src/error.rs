@@ -22,7 +22,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[non_exhaustive]
 pub enum Error {
     /// An operation can't take its inputs.
-    #[error("in module `{module}`: {source}")]
+    #[error("{}{source}", In(.module))]
     Shape {
         /// The module that was running.
         module: String,
@@ -126,6 +126,18 @@ impl From<Error> for candle_core::Error {
         match error {
             Error::Candle(inner) => inner,
             other => candle_core::Error::wrap(other),
+        }
+    }
+}
+
+/// `in module `layer1.0`: `, or nothing at the root.
+struct In<'a>(&'a str);
+
+impl fmt::Display for In<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            "" => Ok(()),
+            module => write!(f, "in module `{module}`: "),
         }
     }
 }

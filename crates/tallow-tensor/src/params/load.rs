@@ -53,8 +53,14 @@ impl LoadReport {
         self.missing.is_empty() && self.unexpected.is_empty() && self.mismatched.is_empty()
     }
 
-    /// The prefix that the names of the source have and those of the model don't, or the other way round.
-    fn prefix_hint(&self) -> Option<String> {
+    /// What is probably behind it: a model that isn't built yet, or a prefix that the names of one side have and those of
+    /// the other don't.
+    fn hint(&self) -> Option<String> {
+        let nothing =
+            self.loaded.is_empty() && self.missing.is_empty() && self.mismatched.is_empty();
+        if nothing && !self.unexpected.is_empty() {
+            return Some("the model has no parameters yet; build it before loading".to_string());
+        }
         let (missing, unexpected) = (self.missing.first()?, self.unexpected.first()?);
         let suffix = |long: &str, short: &str| {
             let prefix = long.strip_suffix(short)?;
@@ -111,7 +117,7 @@ impl fmt::Display for LoadReport {
         list(f, "missing (in the model only)", &self.missing)?;
         list(f, "unexpected (in the source only)", &self.unexpected)?;
         list(f, "mismatched", &self.mismatched)?;
-        match self.prefix_hint() {
+        match self.hint() {
             Some(hint) => write!(f, "\nhint: {hint}"),
             None => Ok(()),
         }

@@ -223,6 +223,14 @@ fn a_prefix_that_one_side_lacks_is_pointed_out() -> Outcome {
 }
 
 #[test]
+fn a_model_that_is_not_built_yet_is_pointed_out() -> Outcome {
+    let tensors = model(1, DType::F32)?.to_tensors()?;
+    let text = message(Params::f32_cpu().load_tensors(&tensors, Strict::Yes));
+    assert!(text.contains("build it before loading"), "{text}");
+    Ok(())
+}
+
+#[test]
 fn long_lists_are_cut_off_in_messages_only() -> Outcome {
     let tensor = Tensor::zeros(1, DType::F32, &Device::Cpu)?;
     let many = (0..30)
