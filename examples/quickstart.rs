@@ -2,7 +2,7 @@
 //!
 //!     cargo run --release --example quickstart
 //!
-//! Reaches at least 84 % test accuracy in under a minute on two cores.
+//! Two passes over 8,000 images reach 82 % of the 1,000 test images; `--epochs 4` goes on from there.
 //!
 //!     cargo run --release --example quickstart -- --data DIR
 //!
