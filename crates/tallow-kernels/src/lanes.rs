@@ -46,6 +46,23 @@ pub(crate) fn load<I: Isa>(x: &[f32]) -> I::Floats {
     }
 }
 
+/// Rows of a matrix that are asked for ahead of their use.
+pub(crate) const ROWS_AHEAD: usize = 2;
+
+/// Asks for the cache line of element `index` ahead of its use. Columns of a wide matrix are read in
+/// runs with gaps, which the hardware doesn't foresee.
+#[inline(always)]
+pub(crate) fn prefetch(x: &[f32], index: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: SSE is part of x86-64; a prefetch touches nothing, wherever it points.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(x.as_ptr().wrapping_add(index).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (x, index);
+}
+
 /// Joins lanes pairwise.
 #[inline(always)]
 fn join<T: Copy>(mut lanes: [T; LANES], f: impl Fn(T, T) -> T) -> T {

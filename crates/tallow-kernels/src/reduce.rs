@@ -89,8 +89,8 @@ dispatch! {
     }
 }
 
-/// Columns that are summed side by side.
-const COLUMNS: usize = 4 * LANES;
+/// Columns that are summed side by side: long enough runs that memory streams.
+const COLUMNS: usize = 16 * LANES;
 
 /// `y[i] = factor * sum over rows of x[row, i]` for `x` of rows of `width` elements.
 fn sum_columns(width: usize, x: &[f32], factor: f64, y: &mut [f32]) {
@@ -98,7 +98,7 @@ fn sum_columns(width: usize, x: &[f32], factor: f64, y: &mut [f32]) {
     for_each(width, COLUMNS, y, |first, y| {
         let columns = first..first + y.len();
         let leaf = |_, x: Rows<&[f32]>| columns_leaf(width, columns.clone(), x.data);
-        let sums = reduce(height, grain(COLUMNS), rows(x, width), leaf, add_arrays);
+        let sums = reduce(height, grain(y.len()), rows(x, width), leaf, add_arrays);
         for (y, sum) in y.iter_mut().zip(sums.unwrap_or([0.0; COLUMNS])) {
             *y = (sum * factor) as f32;
         }
@@ -108,9 +108,12 @@ fn sum_columns(width: usize, x: &[f32], factor: f64, y: &mut [f32]) {
 dispatch! {
     fn columns_leaf<I>(width: usize, columns: Range<usize>, x: &[f32]) -> [f64; COLUMNS] {
         let mut sums = [I::zero(); COLUMNS / LANES];
-        for row in x.chunks_exact(width) {
-            for (sums, x) in sums.iter_mut().zip(row[columns.clone()].chunks(LANES)) {
-                *sums = I::accumulate(*sums, lanes::load::<I>(x));
+        for row in (0..x.len()).step_by(width) {
+            let columns = row + columns.start..row + columns.end;
+            let ahead = columns.start + lanes::ROWS_AHEAD * width;
+            for (i, (sums, chunk)) in sums.iter_mut().zip(x[columns].chunks(LANES)).enumerate() {
+                lanes::prefetch(x, ahead + i * LANES);
+                *sums = I::accumulate(*sums, lanes::load::<I>(chunk));
             }
         }
         let mut y = [0.0; COLUMNS];

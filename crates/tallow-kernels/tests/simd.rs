@@ -29,3 +29,30 @@ fn names_round_trip_and_a_wrong_one_is_an_error_that_lists_them() {
     );
     assert!(error.to_string().contains("portable, avx2 or avx512"));
 }
+
+/// Not a test of its own: prints the level for the test below, which runs it in another process.
+#[test]
+fn reports_the_level() {
+    println!("level {}", level());
+}
+
+#[test]
+fn the_environment_caps_the_level_and_an_unknown_word_does_not() {
+    for (word, expected) in [
+        ("portable", Level::Portable),
+        ("avx2", Level::Avx2.min(Level::detected())),
+        ("avx512", Level::detected()),
+        ("sse9", Level::detected()),
+    ] {
+        let output = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "reports_the_level", "--nocapture"])
+            .env("TALLOW_SIMD", word)
+            .output()
+            .unwrap();
+        let output = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            output.contains(&format!("level {expected}\n")),
+            "{word}: {output}"
+        );
+    }
+}

@@ -143,8 +143,9 @@ dispatch! {
     }
 }
 
-/// Columns that a leaf of the parameter gradients sums side by side.
-const COLUMNS: usize = 4 * LANES;
+/// Columns that a leaf of the parameter gradients sums side by side: long enough runs that memory
+/// streams.
+const COLUMNS: usize = 16 * LANES;
 const BLOCKS: usize = COLUMNS / LANES;
 
 /// Rows of `x` and `dy`, with each row's mean and inverse deviation.
@@ -169,7 +170,13 @@ fn parameter_gradients(
         let leaf = |_, (x, dy, mean, invstd): NormalisedRows<'_>| {
             columns_leaf(width, columns.clone(), x.data, dy.data, mean, invstd)
         };
-        let sums = reduce(mean.len(), grain(COLUMNS), data, leaf, add_column_sums);
+        let sums = reduce(
+            mean.len(),
+            grain(columns.len()),
+            data,
+            leaf,
+            add_column_sums,
+        );
         let [gamma_sums, beta_sums] = sums.unwrap_or([[0.0; COLUMNS]; 2]);
         for ((dgamma, dbeta), (gamma_sum, beta_sum)) in dgamma
             .iter_mut()
@@ -195,10 +202,13 @@ dispatch! {
         for (row, (&mean, &invstd)) in mean.iter().zip(invstd).enumerate() {
             let at = row * width + columns.start..row * width + columns.end;
             let (mean, invstd) = (I::splat(mean), I::splat(invstd));
+            let ahead = at.start + lanes::ROWS_AHEAD * width;
             let chunks = x[at.clone()].chunks(LANES).zip(dy[at].chunks(LANES));
             let sums = gamma_sums.iter_mut().zip(&mut beta_sums);
-            for ((gamma_sum, beta_sum), (x, dy)) in sums.zip(chunks) {
-                let (x, dy) = (lanes::load::<I>(x), lanes::load::<I>(dy));
+            for (i, ((gamma_sum, beta_sum), (x_chunk, dy_chunk))) in sums.zip(chunks).enumerate() {
+                lanes::prefetch(x, ahead + i * LANES);
+                lanes::prefetch(dy, ahead + i * LANES);
+                let (x, dy) = (lanes::load::<I>(x_chunk), lanes::load::<I>(dy_chunk));
                 let xhat = I::mul(I::sub(x, mean), invstd);
                 *gamma_sum = I::accumulate_product(*gamma_sum, dy, xhat);
                 *beta_sum = I::accumulate(*beta_sum, dy);

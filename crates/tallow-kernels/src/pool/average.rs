@@ -186,20 +186,20 @@ fn add_shares(axis: &Axis, first: usize, shares: &[f32], dx: &mut [f32]) {
     } else {
         inside
     };
-    for tap in 0..axis.kernel {
-        if inside.is_empty() {
-            break;
-        }
-        let dx = &mut dx[axis.pixel(inside.start, tap)..];
+    if !inside.is_empty() {
         let shares = &shares[inside.start - first..inside.end - first];
-        match axis.stride {
-            1 => dx
-                .iter_mut()
-                .zip(shares)
-                .for_each(|(dx, share)| *dx += share),
-            stride => {
-                for (dx, share) in dx.iter_mut().step_by(stride).zip(shares) {
-                    *dx += share;
+        for tap in 0..axis.kernel {
+            let dx = &mut dx[axis.pixel(inside.start, tap)..];
+            match axis.stride {
+                1 => dx
+                    .iter_mut()
+                    .zip(shares)
+                    .for_each(|(dx, share)| *dx += share),
+                2 => add_every_other(shares, dx),
+                stride => {
+                    for (dx, share) in dx.iter_mut().step_by(stride).zip(shares) {
+                        *dx += share;
+                    }
                 }
             }
         }
@@ -210,5 +210,17 @@ fn add_shares(axis: &Axis, first: usize, shares: &[f32], dx: &mut [f32]) {
         for dx in &mut dx[left..left + taps.len()] {
             *dx += shares[window - first];
         }
+    }
+}
+
+/// Adds the shares to the pixels 0, 2, 4, ... of a row; the last one may be its last pixel.
+#[inline(always)]
+fn add_every_other(shares: &[f32], dx: &mut [f32]) {
+    let (pairs, rest) = dx.as_chunks_mut::<2>();
+    for (pair, share) in pairs.iter_mut().zip(shares) {
+        pair[0] += share;
+    }
+    if let (Some(dx), Some(share)) = (rest.first_mut(), shares.get(pairs.len())) {
+        *dx += share;
     }
 }

@@ -216,12 +216,16 @@ impl Axis {
     }
 
     /// The taps of a window that lie in the input.
+    #[inline(always)]
     fn taps(&self, window: usize) -> Range<usize> {
+        // Divisions are slow, and hardly any pooling is dilated.
+        let steps = |pixels: usize| match self.dilation {
+            1 => pixels,
+            dilation => pixels.div_ceil(dilation),
+        };
         let start = window * self.stride;
-        let first = self.padding.saturating_sub(start).div_ceil(self.dilation);
-        let last = (self.input + self.padding)
-            .saturating_sub(start)
-            .div_ceil(self.dilation);
+        let first = steps(self.padding.saturating_sub(start));
+        let last = steps((self.input + self.padding).saturating_sub(start));
         first.min(self.kernel)..last.min(self.kernel)
     }
 
