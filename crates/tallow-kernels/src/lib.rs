@@ -3,6 +3,7 @@
 pub mod activation;
 pub mod broadcast;
 mod channels;
+pub mod channels_last;
 pub mod conv;
 pub mod dropout;
 pub mod elementwise;
@@ -18,6 +19,7 @@ pub mod optimizer;
 pub mod parallel;
 pub mod pool;
 pub mod reduce;
+mod registers;
 pub mod rng;
 pub mod shape;
 mod shared;

@@ -7,8 +7,8 @@
 //! grows with the number of blocks rather than with the number of terms.
 
 use super::grid::Run;
-use super::lanes::Lanes;
 use super::pack::{self, Lines};
+use crate::registers::Lanes;
 use crate::simd::{Level, level};
 
 /// `c[i, j] (+)= sum over k of a[k, i] * b[k, j]` for a tile of `rows` by [`Kernels::columns`].
@@ -242,7 +242,7 @@ macro_rules! compile {
     ($module:ident, $lanes:ident, rows: [$($row:literal)+], vectors: $vectors:literal, $(#[$features:meta])?) => {
         mod $module {
             use super::*;
-            use crate::conv::lanes::$lanes as L;
+            use crate::registers::$lanes as L;
 
             const ROWS: usize = [$($row),+].len();
             const COLUMNS: usize = $vectors * <L as Lanes>::COUNT;

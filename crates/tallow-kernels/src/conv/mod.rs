@@ -8,7 +8,7 @@
 //! see `data_gradient`). `correlate` cuts them into tasks, which one of two algorithms runs:
 //! `implicit_gemm` or, for very few outputs a group, `direct`. The weight gradient has one of its own in each spirit
 //! (`weight_gradient`, and a part of `direct`). The algorithms share windows (`grid`, `window`), packing
-//! (`pack`) and the micro-kernels (`micro`, written in the registers of `lanes`).
+//! (`pack`) and the micro-kernels (`micro`, written in the registers of `crate::registers`).
 //!
 //! Another algorithm, such as Winograd's for 3x3 kernels, is another file: one that is a way of
 //! computing part of a correlation is chosen in `correlate`, one that does all of a convolution
@@ -26,7 +26,6 @@ mod direct;
 mod geometry;
 mod grid;
 mod implicit_gemm;
-mod lanes;
 mod micro;
 mod pack;
 mod weight_gradient;

@@ -8,7 +8,7 @@
 /// # Safety
 /// Every function may be called only on a CPU that has the level's instructions; pointers must
 /// be valid for `COUNT` floats (any alignment).
-pub(super) trait Lanes {
+pub(crate) trait Lanes {
     /// Floats in a register.
     const COUNT: usize;
     /// The register.
@@ -20,6 +20,11 @@ pub(super) trait Lanes {
     unsafe fn add(a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// `a * b + c`.
     unsafe fn multiply_add(a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
+
+    /// The larger of two floats, lane by lane; a NaN in `b` stays.
+    unsafe fn max(a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// The smaller of two floats, lane by lane; a NaN in `b` stays.
+    unsafe fn min(a: Self::Vector, b: Self::Vector) -> Self::Vector;
 
     /// The sum of the floats, in an order that is the same each time.
     #[inline(always)]
@@ -39,7 +44,7 @@ pub(super) trait Lanes {
 }
 
 /// Eight floats in whatever registers the target has.
-pub(super) struct Portable;
+pub(crate) struct Portable;
 
 impl Lanes for Portable {
     const COUNT: usize = 8;
@@ -72,10 +77,20 @@ impl Lanes for Portable {
         // Not `mul_add`: without the instruction that is a call into the C library.
         std::array::from_fn(|lane| a[lane] * b[lane] + c[lane])
     }
+
+    #[inline(always)]
+    unsafe fn max(a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
+        std::array::from_fn(|lane| if a[lane] > b[lane] { a[lane] } else { b[lane] })
+    }
+
+    #[inline(always)]
+    unsafe fn min(a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
+        std::array::from_fn(|lane| if a[lane] < b[lane] { a[lane] } else { b[lane] })
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
-pub(super) use x86::{Avx2, Avx512};
+pub(crate) use x86::{Avx2, Avx512};
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
@@ -83,14 +98,14 @@ mod x86 {
     use std::arch::x86_64 as arch;
 
     /// AVX2 and FMA.
-    pub(in super::super) struct Avx2;
+    pub(crate) struct Avx2;
 
     /// AVX-512 F.
-    pub(in super::super) struct Avx512;
+    pub(crate) struct Avx512;
 
     macro_rules! lanes {
         ($level:ty, $count:literal, $vector:ty, $splat:ident, $load:ident, $store:ident,
-         $add:ident, $multiply_add:ident) => {
+         $add:ident, $multiply_add:ident, $max:ident, $min:ident) => {
             impl Lanes for $level {
                 const COUNT: usize = $count;
                 type Vector = $vector;
@@ -124,6 +139,18 @@ mod x86 {
                     // SAFETY: the caller promises that the CPU has the instruction.
                     unsafe { arch::$multiply_add(a, b, c) }
                 }
+
+                #[inline(always)]
+                unsafe fn max(a: $vector, b: $vector) -> $vector {
+                    // SAFETY: the caller promises that the CPU has the instruction.
+                    unsafe { arch::$max(a, b) }
+                }
+
+                #[inline(always)]
+                unsafe fn min(a: $vector, b: $vector) -> $vector {
+                    // SAFETY: the caller promises that the CPU has the instruction.
+                    unsafe { arch::$min(a, b) }
+                }
             }
         };
     }
@@ -136,7 +163,9 @@ mod x86 {
         _mm256_loadu_ps,
         _mm256_storeu_ps,
         _mm256_add_ps,
-        _mm256_fmadd_ps
+        _mm256_fmadd_ps,
+        _mm256_max_ps,
+        _mm256_min_ps
     );
     lanes!(
         Avx512,
@@ -146,6 +175,8 @@ mod x86 {
         _mm512_loadu_ps,
         _mm512_storeu_ps,
         _mm512_add_ps,
-        _mm512_fmadd_ps
+        _mm512_fmadd_ps,
+        _mm512_max_ps,
+        _mm512_min_ps
     );
 }

@@ -1,0 +1,398 @@
+//! The innermost loops, each compiled for every SIMD level, and the table that picks one.
+//!
+//! [`Product`] multiplies rows of activations, each anywhere in memory, with a panel of packed weights.
+//! [`Reduction`] multiplies columns of activations with rows of gradients and sums over pixels.
+//! Accumulators start at zero and meet the output once, at the end: the error of a long sum then grows with the
+//! number of blocks rather than with the number of terms.
+
+use crate::registers::Lanes;
+use crate::simd::{Level, level};
+
+/// `out[i][j] (+)= sum over t, k of rows[t][i][k] * b[t * depth + k][j]` for a tile of rows by
+/// [`Micro::columns`].
+///
+/// Every pointer must be valid for what its field says, `out` rows and rows of `finish` for `columns` floats.
+pub(super) struct Product {
+    /// Kernel taps: how many rows of activations go into a row of the output.
+    pub(super) taps: usize,
+    /// Channels of a tap.
+    pub(super) depth: usize,
+    /// `[taps][rows_stride]` pointers to `depth` floats each; the tile takes the first ones of every tap.
+    pub(super) rows: *const *const f32,
+    /// Pointers from one tap to the next.
+    pub(super) rows_stride: usize,
+    /// `[taps][depth][Micro::columns]`, all columns there.
+    pub(super) b: *const f32,
+    /// Pointers to the rows of the tile.
+    pub(super) out: *const *mut f32,
+    /// Columns to write, at most [`Micro::columns`].
+    pub(super) columns: usize,
+    /// Add to what `out` holds.
+    pub(super) accumulate: bool,
+    /// What to do with the sums before they are stored.
+    pub(super) finish: Option<Finish>,
+}
+
+/// `clamp(sum + bias + residual, low, high)`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Finish {
+    /// A number a column, or null.
+    pub(super) bias: *const f32,
+    /// Pointers to rows, as many as the tile's, or null.
+    pub(super) residual: *const *const f32,
+    /// At least this; minus infinity for no bound.
+    pub(super) low: f32,
+    /// At most this; infinity for no bound.
+    pub(super) high: f32,
+}
+
+/// `out[i][j] (+)= sum over p of rows[p][offset + i] * b[p][j]` for a tile of rows by [`Micro::columns`].
+///
+/// Every pointer must be valid for what its field says.
+pub(super) struct Reduction {
+    /// Pixels to sum over.
+    pub(super) depth: usize,
+    /// `[depth]` pointers to rows of activations, of which the tile reads floats from `offset` on.
+    pub(super) rows: *const *const f32,
+    /// Where in the rows the tile starts.
+    pub(super) offset: usize,
+    /// `depth` rows, all [`Micro::columns`] there.
+    pub(super) b: *const f32,
+    /// Floats from one row of `b` to the next.
+    pub(super) b_stride: usize,
+    /// The tile's rows, all [`Micro::columns`] there.
+    pub(super) out: *mut f32,
+    /// Floats from one row of `out` to the next.
+    pub(super) out_stride: usize,
+    /// Add to what `out` holds.
+    pub(super) accumulate: bool,
+}
+
+/// The most columns of any level's tile.
+pub(super) const MAX_COLUMNS: usize = 64;
+
+/// One level's micro-kernels and the tile that they are written for.
+///
+/// The functions demand that the CPU has the level, which [`Micro::current`] sees to, and a number of rows between 1
+/// and the tile's.
+pub(super) struct Micro {
+    /// Most rows of a tile.
+    pub(super) rows: usize,
+    /// Columns of a tile, and of a packed panel.
+    pub(super) columns: usize,
+    pub(super) product: unsafe fn(usize, &Product),
+    pub(super) reduction: unsafe fn(usize, &Reduction),
+}
+
+impl Micro {
+    /// The kernels of the level in force.
+    pub(super) fn current() -> &'static Self {
+        match level() {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => &avx512::MICRO,
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => &avx2::MICRO,
+            _ => &portable::MICRO,
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn product<L: Lanes, const ROWS: usize, const VECTORS: usize>(args: &Product) {
+    // SAFETY: the caller has the level, and the fields are valid for the tile.
+    unsafe {
+        let mut sums = [[L::splat(0.0); VECTORS]; ROWS];
+        let mut b = args.b;
+        for tap in 0..args.taps {
+            let table = args.rows.add(tap * args.rows_stride);
+            let mut rows = [std::ptr::null(); ROWS];
+            for (i, row) in rows.iter_mut().enumerate() {
+                *row = *table.add(i);
+            }
+            for k in 0..args.depth {
+                multiply_step::<L, ROWS, VECTORS>(&mut sums, b, |i| rows[i].add(k));
+                b = b.add(VECTORS * L::COUNT);
+            }
+        }
+        let mut out = [std::ptr::null_mut(); ROWS];
+        for (i, out) in out.iter_mut().enumerate() {
+            *out = *args.out.add(i);
+        }
+        if args.columns == VECTORS * L::COUNT {
+            store_tile::<L, ROWS, VECTORS>(&sums, &out, args.accumulate, args.finish.as_ref());
+        } else {
+            store_part::<L, ROWS, VECTORS>(&sums, &out, args);
+        }
+    }
+}
+
+/// One term of every sum of a tile: `sums[i][j] += *a(i) * b[j]`.
+#[inline(always)]
+unsafe fn multiply_step<L: Lanes, const ROWS: usize, const VECTORS: usize>(
+    sums: &mut [[L::Vector; VECTORS]; ROWS],
+    b: *const f32,
+    a: impl Fn(usize) -> *const f32,
+) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let mut columns = [L::splat(0.0); VECTORS];
+        for (j, column) in columns.iter_mut().enumerate() {
+            *column = L::load(b.add(j * L::COUNT));
+        }
+        for (i, sums) in sums.iter_mut().enumerate() {
+            let value = L::splat(*a(i));
+            for (sum, &column) in sums.iter_mut().zip(&columns) {
+                *sum = L::multiply_add(value, column, *sum);
+            }
+        }
+    }
+}
+
+/// Finishes a whole tile and writes it.
+#[inline(always)]
+unsafe fn store_tile<L: Lanes, const ROWS: usize, const VECTORS: usize>(
+    sums: &[[L::Vector; VECTORS]; ROWS],
+    out: &[*mut f32; ROWS],
+    accumulate: bool,
+    finish: Option<&Finish>,
+) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        for (i, sums) in sums.iter().enumerate() {
+            for (j, &sum) in sums.iter().enumerate() {
+                let column = j * L::COUNT;
+                let to = out[i].add(column);
+                let mut value = sum;
+                if accumulate {
+                    value = L::add(value, L::load(to));
+                }
+                if let Some(finish) = finish {
+                    if !finish.bias.is_null() {
+                        value = L::add(value, L::load(finish.bias.add(column)));
+                    }
+                    if !finish.residual.is_null() {
+                        let residual = *finish.residual.add(i);
+                        value = L::add(value, L::load(residual.add(column)));
+                    }
+                    value = L::max(L::splat(finish.low), value);
+                    value = L::min(L::splat(finish.high), value);
+                }
+                L::store(to, value);
+            }
+        }
+    }
+}
+
+/// Finishes a tile of which only the first columns exist, through buffers that have all of them.
+#[inline(always)]
+unsafe fn store_part<L: Lanes, const ROWS: usize, const VECTORS: usize>(
+    sums: &[[L::Vector; VECTORS]; ROWS],
+    out: &[*mut f32; ROWS],
+    args: &Product,
+) {
+    let columns = args.columns;
+    let mut tile = [[0.0f32; MAX_COLUMNS]; ROWS];
+    let mut residual = [[0.0f32; MAX_COLUMNS]; ROWS];
+    let mut bias = [0.0f32; MAX_COLUMNS];
+    let mut tile_rows = [std::ptr::null_mut(); ROWS];
+    let mut residual_rows = [std::ptr::null(); ROWS];
+    // SAFETY: as the caller promises; buffers have the columns of the widest tile.
+    unsafe {
+        let finish = args.finish.map(|mut finish| {
+            if !finish.bias.is_null() {
+                std::ptr::copy_nonoverlapping(finish.bias, bias.as_mut_ptr(), columns);
+                finish.bias = bias.as_ptr();
+            }
+            if !finish.residual.is_null() {
+                for (i, (row, to)) in residual_rows.iter_mut().zip(&mut residual).enumerate() {
+                    let from = *finish.residual.add(i);
+                    std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), columns);
+                    *row = to.as_ptr();
+                }
+                finish.residual = residual_rows.as_ptr();
+            }
+            finish
+        });
+        for ((row, to), &from) in tile_rows.iter_mut().zip(&mut tile).zip(out) {
+            if args.accumulate {
+                std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), columns);
+            }
+            *row = to.as_mut_ptr();
+        }
+        store_tile::<L, ROWS, VECTORS>(sums, &tile_rows, args.accumulate, finish.as_ref());
+        for (from, &to) in tile_rows.iter().zip(out) {
+            std::ptr::copy_nonoverlapping(*from, to, columns);
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn reduction<L: Lanes, const ROWS: usize, const VECTORS: usize>(args: &Reduction) {
+    // SAFETY: the caller has the level, and the fields are valid for the tile.
+    unsafe {
+        let mut sums = [[L::splat(0.0); VECTORS]; ROWS];
+        let mut b = args.b;
+        for p in 0..args.depth {
+            let row = (*args.rows.add(p)).add(args.offset);
+            multiply_step::<L, ROWS, VECTORS>(&mut sums, b, |i| row.add(i));
+            b = b.add(args.b_stride);
+        }
+        let mut out = [std::ptr::null_mut(); ROWS];
+        for (i, out) in out.iter_mut().enumerate() {
+            *out = args.out.add(i * args.out_stride);
+        }
+        store_tile::<L, ROWS, VECTORS>(&sums, &out, args.accumulate, None);
+    }
+}
+
+/// Compiles the micro-kernels for one level, with a tile of `rows` by `vectors` registers.
+macro_rules! compile {
+    ($module:ident, $lanes:ident, rows: [$($row:literal)+], vectors: $vectors:literal, $(#[$features:meta])?) => {
+        mod $module {
+            use super::*;
+            use crate::registers::$lanes as L;
+
+            const ROWS: usize = [$($row),+].len();
+            const COLUMNS: usize = $vectors * <L as Lanes>::COUNT;
+            const _: () = assert!(COLUMNS <= MAX_COLUMNS);
+
+            pub(super) static MICRO: Micro = Micro {
+                rows: ROWS,
+                columns: COLUMNS,
+                product,
+                reduction,
+            };
+
+            $(#[$features])?
+            unsafe fn product(rows: usize, args: &Product) {
+                // SAFETY: as the caller promises.
+                unsafe {
+                    match rows {
+                        $($row => super::product::<L, $row, $vectors>(args),)+
+                        _ => unreachable!("a tile has at most {ROWS} rows"),
+                    }
+                }
+            }
+
+            $(#[$features])?
+            unsafe fn reduction(rows: usize, args: &Reduction) {
+                // SAFETY: as the caller promises.
+                unsafe {
+                    match rows {
+                        $($row => super::reduction::<L, $row, $vectors>(args),)+
+                        _ => unreachable!("a tile has at most {ROWS} rows"),
+                    }
+                }
+            }
+        }
+    };
+}
+
+compile!(portable, Portable, rows: [1 2 3 4], vectors: 1,);
+
+#[cfg(target_arch = "x86_64")]
+compile!(
+    avx2, Avx2, rows: [1 2 3 4 5 6], vectors: 2, #[target_feature(enable = "avx2,fma")]
+);
+
+#[cfg(target_arch = "x86_64")]
+compile!(
+    avx512, Avx512, rows: [1 2 3 4 5 6], vectors: 4,
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(len: usize, seed: usize) -> Vec<f32> {
+        (0..len)
+            .map(|i| ((i * 37 + seed * 11) % 23) as f32 / 8.0 - 1.4)
+            .collect()
+    }
+
+    /// The tile of a product with everything in it, at this level, beside plain loops.
+    #[test]
+    fn product_is_the_plain_sum() {
+        let micro = Micro::current();
+        let (taps, depth, wide) = (3, 5, micro.columns);
+        for rows in 1..=micro.rows {
+            for columns in [1, wide / 2 + 1, wide] {
+                let a = numbers(taps * rows * depth, 1);
+                let b = numbers(taps * depth * wide, 2);
+                let (bias, residual) = (numbers(columns, 3), numbers(rows * columns, 4));
+                let before = numbers(rows * columns, 5);
+                let mut out = before.clone();
+                let table: Vec<_> = a.chunks(depth).map(<[f32]>::as_ptr).collect();
+                let tile: Vec<_> = out.chunks_mut(columns).map(<[f32]>::as_mut_ptr).collect();
+                let other: Vec<_> = residual.chunks(columns).map(<[f32]>::as_ptr).collect();
+                let args = Product {
+                    taps,
+                    depth,
+                    rows: table.as_ptr(),
+                    rows_stride: rows,
+                    b: b.as_ptr(),
+                    out: tile.as_ptr(),
+                    columns,
+                    accumulate: true,
+                    finish: Some(Finish {
+                        bias: bias.as_ptr(),
+                        residual: other.as_ptr(),
+                        low: 0.0,
+                        high: 6.0,
+                    }),
+                };
+                // SAFETY: `current` is a level of this CPU, and all vectors are as long as the fields say.
+                unsafe { (micro.product)(rows, &args) };
+                for i in 0..rows {
+                    for j in 0..columns {
+                        let mut sum = before[i * columns + j] + bias[j] + residual[i * columns + j];
+                        for t in 0..taps {
+                            for k in 0..depth {
+                                sum +=
+                                    a[(t * rows + i) * depth + k] * b[(t * depth + k) * wide + j];
+                            }
+                        }
+                        let found = out[i * columns + j];
+                        assert!(
+                            (found - sum.clamp(0.0, 6.0)).abs() < 1e-4,
+                            "{rows} {columns}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn reduction_is_the_plain_sum() {
+        let micro = Micro::current();
+        let (depth, wide, width) = (7, micro.columns, micro.rows + 2);
+        for rows in 1..=micro.rows {
+            let a = numbers(depth * width, 1);
+            let b = numbers(depth * wide, 2);
+            let before = numbers(rows * wide, 3);
+            let mut out = before.clone();
+            let table: Vec<_> = a.chunks(width).map(<[f32]>::as_ptr).collect();
+            let args = Reduction {
+                depth,
+                rows: table.as_ptr(),
+                offset: 2,
+                b: b.as_ptr(),
+                b_stride: wide,
+                out: out.as_mut_ptr(),
+                out_stride: wide,
+                accumulate: true,
+            };
+            // SAFETY: `current` is a level of this CPU, and all vectors are as long as the fields say.
+            unsafe { (micro.reduction)(rows, &args) };
+            for i in 0..rows {
+                for j in 0..wide {
+                    let sum = (0..depth).map(|p| a[p * width + 2 + i] * b[p * wide + j]);
+                    let expected = before[i * wide + j] + sum.sum::<f32>();
+                    assert!((out[i * wide + j] - expected).abs() < 1e-4, "{rows}");
+                }
+            }
+        }
+    }
+}
