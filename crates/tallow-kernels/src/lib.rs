@@ -25,6 +25,7 @@ pub mod shape;
 mod shared;
 pub mod simd;
 pub mod softmax;
+pub mod strided;
 pub mod workspace;
 
 pub use error::{Error, Result};

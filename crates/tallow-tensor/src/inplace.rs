@@ -4,8 +4,23 @@
 //! tensor's own memory. Only contiguous f32 tensors on the CPU; [`candle_core::Var::set`] serves everything else.
 
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use candle_core::{CpuStorage, DType, Error, InplaceOp1, InplaceOp2, Layout, Result, Tensor, bail};
+use candle_core::{CpuStorage, DType, Error, InplaceOp1, InplaceOp2, Layout, Result, Storage, Tensor,
+    bail};
+
+static GENERATION: AtomicU64 = AtomicU64::new(0);
+
+/// A number that grows whenever this process changes a parameter or buffer through Tallow. Who keeps something made from
+/// parameters compares it with what it was then.
+pub fn generation() -> u64 {
+    GENERATION.load(Ordering::Acquire)
+}
+
+/// Says that a parameter was changed by other means, such as candle's [`candle_core::Var::set`].
+pub fn touch() {
+    GENERATION.fetch_add(1, Ordering::Release);
+}
 
 /// Whether [`update`] and [`zip2`] can change `param`: contiguous, f32, on the CPU.
 pub fn is_supported(param: &Tensor) -> bool {
@@ -34,6 +49,7 @@ pub fn is_supported(param: &Tensor) -> bool {
 /// Where [`is_supported`] says no, and whatever `f` returns.
 pub fn update(param: &Tensor, f: impl FnOnce(&mut [f32]) -> Result<()>) -> Result<()> {
     check("param", param)?;
+    touch();
     param.inplace_op1(&Update(RefCell::new(Some(f))))
 }
 
@@ -71,7 +87,63 @@ pub fn zip2(
             grad.dims()
         );
     }
+    touch();
     param.inplace_op2(&grad, &Zip2(RefCell::new(Some(f))))
+}
+
+/// Lets `f` read the elements of several tensors at once, each row-major.
+///
+/// ```
+/// use candle_core::{Device, Tensor};
+/// use tallow_tensor::inplace;
+///
+/// let (a, b) = (Tensor::new(&[1f32, 2.], &Device::Cpu)?, Tensor::new(3f32, &Device::Cpu)?);
+/// let total: f32 = inplace::read_all(&[a, b], |slices| slices.concat().iter().sum())?;
+/// assert_eq!(total, 6.0);
+/// # Ok::<(), candle_core::Error>(())
+/// ```
+///
+/// # Errors
+/// Where [`is_supported`] says no for one of them.
+pub fn read_all<R>(tensors: &[Tensor], f: impl FnOnce(&[&[f32]]) -> R) -> Result<R> {
+    let guards: Vec<_> = tensors.iter().map(Tensor::storage_and_layout).collect();
+    let mut slices = Vec::with_capacity(tensors.len());
+    for (storage, layout) in &guards {
+        match (&**storage, layout.contiguous_offsets()) {
+            (Storage::Cpu(CpuStorage::F32(values)), Some((start, end))) => {
+                slices.push(&values[start..end]);
+            }
+            _ => return Err(unsupported()),
+        }
+    }
+    Ok(f(&slices))
+}
+
+/// Lets `f` change the elements of several tensors at once, each row-major; no two may share memory.
+///
+/// # Errors
+/// Where [`is_supported`] says no for one of them, and whatever `f` returns.
+pub fn update_all(
+    tensors: &[Tensor],
+    f: &mut dyn FnMut(&mut [&mut [f32]]) -> Result<()>,
+) -> Result<()> {
+    update_rest(tensors, Vec::with_capacity(tensors.len()), f)
+}
+
+/// Opens one tensor after the other, each inside the one before.
+fn update_rest<'a>(
+    tensors: &[Tensor],
+    mut open: Vec<&'a mut [f32]>,
+    f: &mut dyn FnMut(&mut [&mut [f32]]) -> Result<()>,
+) -> Result<()> {
+    let Some((first, rest)) = tensors.split_first() else {
+        return f(&mut open);
+    };
+    update(first, |values| {
+        let mut open: Vec<&mut [f32]> = open;
+        open.push(values);
+        update_rest(rest, open, f)
+    })
 }
 
 fn check(role: &str, tensor: &Tensor) -> Result<()> {

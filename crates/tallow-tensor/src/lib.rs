@@ -31,7 +31,7 @@ pub mod rng;
 pub mod scope;
 pub mod update;
 
-pub use capture::{Break, Capture, capture, capture_model};
+pub use capture::{Break, Capture, Captured, capture, capture_model};
 pub use error::{Error, Result};
 pub use params::Params;
 pub use tallow_graph as graph;

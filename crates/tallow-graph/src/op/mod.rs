@@ -11,10 +11,13 @@ use serde::{Deserialize, Serialize};
 use crate::{ShapeError, TensorType};
 
 mod attention;
+mod batch;
 mod check;
 mod conv;
 mod dropout;
 mod elementwise;
+mod fused;
+mod gradient;
 mod linear;
 mod loss;
 mod norm;
@@ -27,9 +30,15 @@ mod softmax;
 mod source;
 
 pub use attention::Attention;
+pub use batch::{
+    BatchStats, Clamp, FoldBatchNorm, Normalize, NormalizeBackward, NormalizeSums, RunningStat,
+    Statistic,
+};
 pub use conv::Conv2d;
 pub use dropout::{DropPath, Dropout};
 pub use elementwise::{AddScalar, Gelu, MulScalar};
+pub use fused::{FusedConv2d, Layout, Pointwise, PointwiseStep, PointwiseValue, Relayout};
+pub use gradient::{Grad, Saved};
 pub use loss::CrossEntropy;
 pub use norm::{BatchNorm, GroupNorm, LayerNorm};
 pub use pool::{AdaptiveAvgPool2d, AdaptiveMaxPool2d, AvgPool2d, MaxPool2d};
@@ -136,6 +145,27 @@ pub enum Op {
     Mean(Mean),
     /// Sum over dimensions.
     Sum(Sum),
+
+    /// The gradient of an operation with respect to one of its inputs.
+    Grad(Grad),
+    /// Mean and variance of each channel.
+    BatchStats(BatchStats),
+    /// Normalising by given statistics.
+    Normalize(Normalize),
+    /// The sums that the gradient of normalising needs.
+    NormalizeSums(NormalizeSums),
+    /// The gradient of normalising with respect to its input.
+    NormalizeBackward(NormalizeBackward),
+    /// The next running statistic of batch normalisation.
+    RunningStat(RunningStat),
+    /// Factor and summand that are left of batch normalisation in inference.
+    FoldBatchNorm(FoldBatchNorm),
+    /// A convolution with what follows it.
+    FusedConv2d(FusedConv2d),
+    /// Elementwise operations in a row.
+    Pointwise(Pointwise),
+    /// The same value in another order in memory.
+    Relayout(Relayout),
 }
 
 impl Op {
@@ -183,6 +213,16 @@ impl Op {
             Self::Expand(op) => op,
             Self::Mean(op) => op,
             Self::Sum(op) => op,
+            Self::Grad(op) => op,
+            Self::BatchStats(op) => op,
+            Self::Normalize(op) => op,
+            Self::NormalizeSums(op) => op,
+            Self::NormalizeBackward(op) => op,
+            Self::RunningStat(op) => op,
+            Self::FoldBatchNorm(op) => op,
+            Self::FusedConv2d(op) => op,
+            Self::Pointwise(op) => op,
+            Self::Relayout(op) => op,
         }
     }
 

@@ -150,6 +150,11 @@ impl Attributes {
         }
     }
 
+    /// Text that is ready.
+    pub(crate) fn show_text(&mut self, text: String) {
+        self.0.push(text);
+    }
+
     /// A value that needs no name.
     pub(crate) fn show_bare(&mut self, value: impl std::fmt::Debug) {
         self.0.push(format!("{value:?}"));

@@ -68,6 +68,15 @@ pub fn capture_model<M: ModuleT>(
     capture.run(|inputs| Ok(vec![model.forward_t(&inputs[0], train)?]))
 }
 
+/// A graph, and the variables behind its parameters.
+#[derive(Debug)]
+pub struct Captured {
+    /// The graph.
+    pub graph: Graph,
+    /// Name and variable of each parameter and buffer, in the order of the graph's nodes. They share the model's memory.
+    pub params: Vec<(String, Tensor)>,
+}
+
 /// A capture with any number of inputs and outputs, such as a model with its loss.
 ///
 /// Example inputs give shapes and types; the graph is valid for exactly those. For the confirming run the elements are
@@ -105,8 +114,19 @@ impl<'a> Capture<'a> {
     /// [`Error::GraphBreaks`] with all breaks; [`Error::NestedCapture`]; what the function itself fails with.
     pub fn run(
         self,
-        mut run: impl FnMut(&[Tensor]) -> candle_core::Result<Vec<Tensor>>,
+        run: impl FnMut(&[Tensor]) -> candle_core::Result<Vec<Tensor>>,
     ) -> Result<Graph> {
+        Ok(self.run_with_params(run)?.graph)
+    }
+
+    /// As [`Capture::run`], and gives the variables behind the graph's parameters too.
+    ///
+    /// # Errors
+    /// As [`Capture::run`].
+    pub fn run_with_params(
+        self,
+        mut run: impl FnMut(&[Tensor]) -> candle_core::Result<Vec<Tensor>>,
+    ) -> Result<Captured> {
         if record::is_active() {
             return Err(Error::NestedCapture);
         }
@@ -122,7 +142,15 @@ impl<'a> Capture<'a> {
             return Err(Error::GraphBreaks(breaks));
         }
         first.graph.verify()?;
-        Ok(first.graph)
+        let params = first.graph.params();
+        let params = params.map(|(node, param)| {
+            let value = first.values[node.id.0].clone();
+            (param.name.clone(), value)
+        });
+        Ok(Captured {
+            params: params.collect(),
+            graph: first.graph,
+        })
     }
 
     fn examples(&self) -> Result<Vec<Var>> {

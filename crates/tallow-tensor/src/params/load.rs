@@ -242,6 +242,7 @@ impl Params {
             values.push((var, value));
         }
         for (var, value) in values {
+            inplace::touch();
             var.set(&value)?;
         }
         Ok(report)
