@@ -309,14 +309,20 @@ dispatch! {
             match &mut masked {
                 Some(masked) => {
                     let masked = &mut masked[at..][..len];
-                    for i in 0..len {
-                        masked[i] = G::gradient(y[i], dy[i]);
-                    }
+                    mask_tile::<G>(dy, y, masked);
                     tile::<I, Open, K>(masked, y, x, slopes, add, dx);
                 }
                 None => tile::<I, G, K>(dy, y, x, slopes, add, dx),
             }
         }
+    }
+}
+
+/// A function of its own, so that the compiler knows the slices to be apart.
+#[inline(always)]
+fn mask_tile<G: Gate>(dy: &[f32], y: &[f32], masked: &mut [f32]) {
+    for ((masked, &dy), &y) in masked.iter_mut().zip(dy).zip(y) {
+        *masked = G::gradient(y, dy);
     }
 }
 
