@@ -49,6 +49,19 @@ impl Split for () {
     }
 }
 
+/// An operand that may be missing.
+impl<S: Split> Split for Option<S> {
+    fn split(self, items: usize) -> (Self, Self) {
+        match self {
+            None => (None, None),
+            Some(data) => {
+                let (head, tail) = data.split(items);
+                (Some(head), Some(tail))
+            }
+        }
+    }
+}
+
 /// A slice (or several, as a tuple) of which each item takes `width` elements.
 #[derive(Debug, Clone, Copy)]
 pub struct Rows<S> {

@@ -66,6 +66,11 @@ impl Workspace {
         self.take_items(len)
     }
 
+    /// As [`Workspace::take`], for sums in double precision.
+    pub(crate) fn take_doubles(&self, len: usize) -> Scratch<'_, f64> {
+        self.take_items(len)
+    }
+
     fn take_items<T: Item>(&self, len: usize) -> Scratch<'_, T> {
         let lines = (len * size_of::<T>()).div_ceil(size_of::<Line>());
         let mut buffer = self.pick(lines);
@@ -128,6 +133,8 @@ impl fmt::Debug for Workspace {
 pub(crate) unsafe trait Item: Copy {}
 // SAFETY: any bytes are a float.
 unsafe impl Item for f32 {}
+// SAFETY: as above.
+unsafe impl Item for f64 {}
 // SAFETY: any bytes are an integer.
 unsafe impl Item for usize {}
 

@@ -42,6 +42,23 @@ pub(crate) trait Isa {
     /// `a > b ? a : b`, lane by lane: a NaN in `a` yields `b`.
     fn max(a: Self::Floats, b: Self::Floats) -> Self::Floats;
 
+    /// `to[column][row] = from[row][column]` for 8 rows and columns.
+    ///
+    /// # Safety
+    /// 8 rows of 8 floats, a stride apart, must be valid to read from `from` on and to write from `to` on, apart from
+    /// each other.
+    #[inline(always)]
+    unsafe fn transpose_8x8(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
+        for row in 0..8 {
+            for column in 0..8 {
+                // SAFETY: as the caller promises.
+                unsafe {
+                    *to.add(column * to_stride + row) = *from.add(row * from_stride + column)
+                };
+            }
+        }
+    }
+
     /// Nothing summed yet.
     fn zero() -> Self::Sums;
     /// `sums + x`, lane by lane, in `f64`.

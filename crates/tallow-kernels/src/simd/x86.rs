@@ -88,6 +88,12 @@ impl Isa for Avx2 {
     }
 
     #[inline(always)]
+    unsafe fn transpose_8x8(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
+        // SAFETY: the CPU has AVX, see above; the rows are valid as the caller promises.
+        unsafe { transpose_8x8(from, from_stride, to, to_stride) }
+    }
+
+    #[inline(always)]
     fn zero() -> [__m256d; 4] {
         // SAFETY: see above.
         unsafe { [_mm256_setzero_pd(); 4] }
@@ -132,6 +138,36 @@ impl Isa for Avx2 {
             unsafe { _mm256_storeu_pd(y.as_mut_ptr(), sum) };
         }
         y
+    }
+}
+
+/// See [`Isa::transpose_8x8`]: pairs of lanes, then pairs of pairs, then halves of registers change places.
+#[inline(always)]
+unsafe fn transpose_8x8(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
+    // SAFETY: only called by the levels that have AVX, on rows that are valid.
+    unsafe {
+        let mut rows = [_mm256_setzero_ps(); 8];
+        for (i, row) in rows.iter_mut().enumerate() {
+            *row = _mm256_loadu_ps(from.add(i * from_stride));
+        }
+        let mut pairs = rows;
+        for i in [0, 2, 4, 6] {
+            pairs[i] = _mm256_unpacklo_ps(rows[i], rows[i + 1]);
+            pairs[i + 1] = _mm256_unpackhi_ps(rows[i], rows[i + 1]);
+        }
+        let mut fours = pairs;
+        for i in [0, 4] {
+            fours[i] = _mm256_shuffle_ps::<0b01_00_01_00>(pairs[i], pairs[i + 2]);
+            fours[i + 1] = _mm256_shuffle_ps::<0b11_10_11_10>(pairs[i], pairs[i + 2]);
+            fours[i + 2] = _mm256_shuffle_ps::<0b01_00_01_00>(pairs[i + 1], pairs[i + 3]);
+            fours[i + 3] = _mm256_shuffle_ps::<0b11_10_11_10>(pairs[i + 1], pairs[i + 3]);
+        }
+        for i in 0..4 {
+            let low = _mm256_permute2f128_ps::<0x20>(fours[i], fours[i + 4]);
+            let high = _mm256_permute2f128_ps::<0x31>(fours[i], fours[i + 4]);
+            _mm256_storeu_ps(to.add(i * to_stride), low);
+            _mm256_storeu_ps(to.add((i + 4) * to_stride), high);
+        }
     }
 }
 
@@ -202,6 +238,12 @@ impl Isa for Avx512 {
     fn max(a: __m512, b: __m512) -> __m512 {
         // SAFETY: see above.
         unsafe { _mm512_max_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn transpose_8x8(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
+        // SAFETY: the CPU has AVX, see above; the rows are valid as the caller promises.
+        unsafe { transpose_8x8(from, from_stride, to, to_stride) }
     }
 
     #[inline(always)]
