@@ -5,10 +5,11 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`conv`] | convolution and its gradients |
 //! | `micro` | the innermost loops |
 //!
 //! Results don't depend on the number of threads, to the bit, and nothing is allocated apart from what a
 //! [`Workspace`](crate::workspace::Workspace) grows by.
 
-#[allow(dead_code, reason = "the kernels that use it follow")]
+pub mod conv;
 mod micro;
