@@ -71,6 +71,9 @@ pub(super) struct Reduction {
 /// The most columns of any level's tile.
 pub(super) const MAX_COLUMNS: usize = 64;
 
+/// The most rows of any level's tile.
+pub(super) const MAX_ROWS: usize = 6;
+
 /// One level's micro-kernels and the tile that they are written for.
 ///
 /// The functions demand that the CPU has the level, which [`Micro::current`] sees to, and a number of rows between 1
@@ -254,7 +257,7 @@ macro_rules! compile {
 
             const ROWS: usize = [$($row),+].len();
             const COLUMNS: usize = $vectors * <L as Lanes>::COUNT;
-            const _: () = assert!(COLUMNS <= MAX_COLUMNS);
+            const _: () = assert!(ROWS <= MAX_ROWS && COLUMNS <= MAX_COLUMNS);
 
             pub(super) static MICRO: Micro = Micro {
                 rows: ROWS,

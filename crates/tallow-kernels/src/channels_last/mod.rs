@@ -5,14 +5,15 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `micro` | the innermost loops |
-//! | [`layout`] | from channels first to channels last and back |
+//! | [`conv`] | convolution and its gradients |
 //! | [`norm`] | batch norm in one pass each: statistics, scale and shift with activation and residual, gradients |
+//! | [`layout`] | from channels first to channels last and back |
+//! | `micro` | the innermost loops |
 //!
 //! Results don't depend on the number of threads, to the bit, and nothing is allocated apart from what a
 //! [`Workspace`](crate::workspace::Workspace) grows by.
 
+pub mod conv;
 pub mod layout;
-#[allow(dead_code, reason = "the kernels that use it follow")]
 mod micro;
 pub mod norm;

@@ -1,0 +1,286 @@
+//! Two-dimensional convolution on `[N, H, W, C]` slices: forward, and the gradients with respect to input, weight and
+//! bias, for any kernel, stride, padding, dilation and groups.
+//!
+//! Weights stay in the order of the model, `[O, C / groups, kh, kw]`; [`pack`] brings them into the order that the
+//! kernels read, once for inference and once a step in training.
+//!
+//! # How it is built
+//!
+//! Forward and data gradient are both correlations (`correlation`): rows of the source, read where they lie through
+//! tables of pointers (`rows`), times packed weights (`pack`, `product`). The weight gradient sums over pixels instead
+//! (`weight_gradient`). Images of few channels are copied into padded rows first (`padded`).
+//!
+//! Another algorithm is another [`Algorithm`], and a branch in each function of this file.
+//!
+//! # Promises
+//!
+//! Results don't depend on the number of threads, to the bit: work is cut by shape and SIMD level alone, and every sum
+//! has a fixed order. Nothing is allocated apart from what the [`Workspace`] grows by. Threads are those of the calling
+//! thread's rayon pool.
+
+mod correlation;
+mod pack;
+mod padded;
+mod plan;
+mod product;
+mod rows;
+mod store;
+mod weight_gradient;
+
+use super::micro::Micro;
+use crate::conv::Conv2dGeometry;
+use crate::error::{Result, check_len};
+use crate::reduce;
+use crate::workspace::Workspace;
+use correlation::Correlations;
+use product::Pass;
+use rows::Source;
+
+/// How a convolution is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Algorithm {
+    /// As it is defined: every product is computed.
+    Direct,
+}
+
+/// What weights are packed for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// For [`forward`].
+    Forward,
+    /// For [`backward_input`].
+    BackwardInput,
+}
+
+/// What [`forward`] does to a sum before it is stored: `clamp(sum + bias + residual)`.
+///
+/// A relu is a clamp to `[0.0, f32::INFINITY]`.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Finish<'a> {
+    /// `[O]`: a number for each output channel.
+    pub bias: Option<&'a [f32]>,
+    /// Shaped as the output.
+    pub residual: Option<&'a [f32]>,
+    /// At least the first, at most the second.
+    pub clamp: Option<[f32; 2]>,
+}
+
+/// Length of the slice that [`pack`] fills. It depends on the SIMD level.
+pub fn packed_len(geometry: &Conv2dGeometry, direction: Direction, algorithm: Algorithm) -> usize {
+    match algorithm {
+        Algorithm::Direct => {
+            Correlations::new(geometry, direction).packed_len(Micro::current().columns)
+        }
+    }
+}
+
+/// Packs `w: [O, C / groups, kh, kw]` for one direction and algorithm.
+///
+/// What is packed is meant for the SIMD level in force and holds for any batch and image size, as long as neither side of
+/// the image is smaller than the stride.
+///
+/// # Errors
+/// [`Error::Geometry`](crate::Error::Geometry) where the geometry has no output, and
+/// [`Error::Length`](crate::Error::Length) where a slice doesn't fit it.
+pub fn pack(
+    geometry: &Conv2dGeometry,
+    direction: Direction,
+    algorithm: Algorithm,
+    w: &[f32],
+    packed: &mut [f32],
+) -> Result<()> {
+    const KERNEL: &str = "channels_last::conv2d_pack";
+    let sizes = Sizes::new(geometry)?;
+    check_len(KERNEL, "w", w, sizes.weight)?;
+    check_len(
+        KERNEL,
+        "packed",
+        packed,
+        packed_len(geometry, direction, algorithm),
+    )?;
+    match algorithm {
+        Algorithm::Direct => pack::pack(&Correlations::new(geometry, direction), w, packed),
+    }
+    Ok(())
+}
+
+/// `y = clamp(conv2d(x, w) + bias + residual)`, as `torch.nn.functional.conv2d` on tensors of the memory format
+/// `channels_last`.
+///
+/// `x: [N, H, W, C]`, `packed`: the weights, packed for [`Direction::Forward`] and the same algorithm,
+/// `y: [N, H', W', O]`, which is overwritten.
+///
+/// # Errors
+/// As [`pack`].
+///
+/// ```
+/// use tallow_kernels::channels_last::conv::{self, Algorithm, Direction, Finish};
+/// use tallow_kernels::conv::Conv2dGeometry;
+/// use tallow_kernels::workspace::Workspace;
+///
+/// let geometry = Conv2dGeometry::new(1, 1, [3, 3], 1, [2, 2], [1, 1], [0, 0], [1, 1], 1)?;
+/// let x = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0];
+/// let w = [1.0, 0.0, 0.0, 1.0];
+/// let mut packed = vec![0.0; conv::packed_len(&geometry, Direction::Forward, Algorithm::Direct)];
+/// conv::pack(&geometry, Direction::Forward, Algorithm::Direct, &w, &mut packed)?;
+/// let mut y = [0.0; 4];
+/// let finish = Finish { bias: Some(&[0.5]), ..Finish::default() };
+/// conv::forward(&geometry, Algorithm::Direct, &x, &packed, &finish, &mut y, Workspace::global())?;
+/// assert_eq!(y, [6.5, 8.5, 12.5, 14.5]);
+/// # Ok::<(), tallow_kernels::Error>(())
+/// ```
+pub fn forward(
+    geometry: &Conv2dGeometry,
+    algorithm: Algorithm,
+    x: &[f32],
+    packed: &[f32],
+    finish: &Finish<'_>,
+    y: &mut [f32],
+    workspace: &Workspace,
+) -> Result<()> {
+    const KERNEL: &str = "channels_last::conv2d";
+    let sizes = Sizes::new(geometry)?;
+    check_len(KERNEL, "x", x, sizes.input)?;
+    check_len(
+        KERNEL,
+        "packed",
+        packed,
+        packed_len(geometry, Direction::Forward, algorithm),
+    )?;
+    check_len(KERNEL, "y", y, sizes.output)?;
+    if let Some(bias) = finish.bias {
+        check_len(KERNEL, "bias", bias, geometry.out_channels)?;
+    }
+    if let Some(residual) = finish.residual {
+        check_len(KERNEL, "residual", residual, sizes.output)?;
+    }
+    match algorithm {
+        Algorithm::Direct => padded::with_rows(geometry, x, workspace, |correlations, source| {
+            let pass = Pass {
+                correlations,
+                source,
+                packed,
+                finish: *finish,
+            };
+            product::run(&pass, y, workspace);
+        }),
+    }
+    Ok(())
+}
+
+/// `dx`, the gradient with respect to the input of [`forward`], from `dy`, that with respect to its sums.
+///
+/// `packed`: the weights, packed for [`Direction::BackwardInput`] and the same algorithm. `dx` is overwritten with the
+/// gradient plus `add`, which is shaped as `dx`.
+///
+/// # Errors
+/// As [`pack`].
+pub fn backward_input(
+    geometry: &Conv2dGeometry,
+    algorithm: Algorithm,
+    packed: &[f32],
+    dy: &[f32],
+    add: Option<&[f32]>,
+    dx: &mut [f32],
+    workspace: &Workspace,
+) -> Result<()> {
+    const KERNEL: &str = "channels_last::conv2d_backward_input";
+    let sizes = Sizes::new(geometry)?;
+    check_len(
+        KERNEL,
+        "packed",
+        packed,
+        packed_len(geometry, Direction::BackwardInput, algorithm),
+    )?;
+    check_len(KERNEL, "dy", dy, sizes.output)?;
+    check_len(KERNEL, "dx", dx, sizes.input)?;
+    if let Some(add) = add {
+        check_len(KERNEL, "add", add, sizes.input)?;
+    }
+    match algorithm {
+        Algorithm::Direct => {
+            let finish = Finish {
+                residual: add,
+                ..Finish::default()
+            };
+            let correlations = Correlations::new(geometry, Direction::BackwardInput);
+            let source = Source::whole(dy, geometry.out_size(), geometry.out_channels);
+            let pass = Pass {
+                correlations,
+                source,
+                packed,
+                finish,
+            };
+            product::run(&pass, dx, workspace);
+        }
+    }
+    Ok(())
+}
+
+/// `dw: [O, C / groups, kh, kw]`, the gradient with respect to the weight, summed over the batch.
+///
+/// `dw` is overwritten.
+///
+/// # Errors
+/// As [`pack`].
+pub fn backward_weight(
+    geometry: &Conv2dGeometry,
+    algorithm: Algorithm,
+    x: &[f32],
+    dy: &[f32],
+    dw: &mut [f32],
+    workspace: &Workspace,
+) -> Result<()> {
+    const KERNEL: &str = "channels_last::conv2d_backward_weight";
+    let sizes = Sizes::new(geometry)?;
+    check_len(KERNEL, "x", x, sizes.input)?;
+    check_len(KERNEL, "dy", dy, sizes.output)?;
+    check_len(KERNEL, "dw", dw, sizes.weight)?;
+    if geometry.batch == 0 {
+        dw.fill(0.0);
+        return Ok(());
+    }
+    match algorithm {
+        Algorithm::Direct => padded::with_rows(geometry, x, workspace, |correlations, source| {
+            weight_gradient::run(&correlations, &source, dy, dw, workspace);
+        }),
+    }
+    Ok(())
+}
+
+/// `db: [O]`, the gradient with respect to the bias: `dy: [N, H', W', O]` summed over batch and pixels.
+///
+/// # Errors
+/// As [`pack`].
+pub fn backward_bias(geometry: &Conv2dGeometry, dy: &[f32], db: &mut [f32]) -> Result<()> {
+    const KERNEL: &str = "channels_last::conv2d_backward_bias";
+    let sizes = Sizes::new(geometry)?;
+    check_len(KERNEL, "dy", dy, sizes.output)?;
+    check_len(KERNEL, "db", db, geometry.out_channels)?;
+    let pixels = dy.len() / geometry.out_channels;
+    reduce::sum_axis([1, pixels, geometry.out_channels], dy, 1.0, db)
+}
+
+/// Elements of a convolution's operands.
+struct Sizes {
+    input: usize,
+    weight: usize,
+    output: usize,
+}
+
+impl Sizes {
+    /// Sizes of a geometry that has an output.
+    fn new(geometry: &Conv2dGeometry) -> Result<Self> {
+        geometry.check()?;
+        let [height, width] = geometry.in_size;
+        let [out_height, out_width] = geometry.out_size();
+        let filter =
+            geometry.in_channels / geometry.groups * geometry.kernel[0] * geometry.kernel[1];
+        Ok(Self {
+            input: geometry.batch * height * width * geometry.in_channels,
+            weight: geometry.out_channels * filter,
+            output: geometry.batch * out_height * out_width * geometry.out_channels,
+        })
+    }
+}

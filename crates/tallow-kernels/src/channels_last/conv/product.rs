@@ -1,0 +1,316 @@
+//! Rows of the source times packed weights: forward and data gradient.
+//!
+//! A task takes a block of pixels and some panels of weights. It sums block by block: part of a panel that stays in the
+//! L1 cache, for all tiles of its pixels, then the next. A tile skips taps under which all of its pixels read padding.
+
+use std::ops::Range;
+
+use super::Finish;
+use super::correlation::{Correlation, Correlations};
+use super::plan::Plan;
+use super::rows::{Order, Pixel, RowTable, Source};
+use crate::channels_last::micro::{self, Micro, Product};
+use crate::parallel;
+use crate::shared::SharedMut;
+use crate::workspace::{Scratch, Workspace};
+
+/// A forward pass or a data gradient.
+pub(super) struct Pass<'a> {
+    pub(super) correlations: Correlations,
+    pub(super) source: Source<'a>,
+    pub(super) packed: &'a [f32],
+    pub(super) finish: Finish<'a>,
+}
+
+/// Computes all of the target.
+pub(super) fn run(pass: &Pass<'_>, target: &mut [f32], workspace: &Workspace) {
+    if target.is_empty() {
+        return;
+    }
+    let micro = Micro::current();
+    let correlations = &pass.correlations;
+    let plan = Plan::new(correlations, micro);
+    let mut zeros = workspace.take(correlations.depth);
+    zeros.fill(0.0);
+    let call = Call {
+        pass,
+        micro,
+        plan,
+        zeros: &zeros,
+        target: SharedMut::new(target),
+        workspace,
+    };
+    let each = correlations.groups * plan.panel_blocks * plan.pixel_blocks;
+    parallel::for_each(correlations.count() * each, 1, (), |item, ()| {
+        call.task(item)
+    });
+}
+
+/// What all tasks of a call share.
+struct Call<'a> {
+    pass: &'a Pass<'a>,
+    micro: &'static Micro,
+    plan: Plan,
+    zeros: &'a [f32],
+    target: SharedMut<'a>,
+    workspace: &'a Workspace,
+}
+
+impl Call<'_> {
+    /// Task number `item`, counted through correlations, groups, blocks of panels and blocks of pixels.
+    fn task(&self, item: usize) {
+        let plan = &self.plan;
+        let correlations = &self.pass.correlations;
+        let (item, pixel_block) = (item / plan.pixel_blocks, item % plan.pixel_blocks);
+        let (item, panel_block) = (item / plan.panel_blocks, item % plan.panel_blocks);
+        let (index, group) = (item / correlations.groups, item % correlations.groups);
+        let correlation = correlations.get(index);
+        let total = correlation.grid() * correlations.images;
+        let pixels = Plan::part(pixel_block, plan.pixels, total);
+        let all_panels = correlations.columns.div_ceil(self.micro.columns);
+        if pixels.is_empty() {
+            return;
+        }
+        let block = Block::new(self, correlation, group, pixels);
+        for channels in block.channel_parts() {
+            for taps in block.tap_parts() {
+                for panel in Plan::part(panel_block, plan.panels, all_panels) {
+                    block.panel(channels.clone(), taps.clone(), panel);
+                }
+            }
+        }
+    }
+}
+
+/// A block of pixels of one correlation and group.
+struct Block<'a> {
+    call: &'a Call<'a>,
+    correlation: Correlation,
+    group: usize,
+    rows: RowTable<'a>,
+    /// Where each pixel's channels of the group start in the target.
+    targets: Scratch<'a, usize>,
+    /// `[tiles][taps]`: the taps that a tile doesn't skip are 1.
+    reads: Scratch<'a, usize>,
+    tiles: usize,
+    taps: usize,
+    taps_each: usize,
+}
+
+impl<'a> Block<'a> {
+    fn new(
+        call: &'a Call<'a>,
+        correlation: Correlation,
+        group: usize,
+        pixels: Range<usize>,
+    ) -> Self {
+        let correlations = &call.pass.correlations;
+        let order = Order {
+            grid: [correlation.axes[0].grid, correlation.axes[1].grid],
+            images: correlations.images,
+            images_inner: call.plan.images_inner,
+        };
+        let part = [pixels.start, pixels.len()];
+        let offset = group * correlations.depth;
+        let source = &call.pass.source;
+        let rows = RowTable::new(
+            &correlation,
+            &order,
+            part,
+            source,
+            offset,
+            call.zeros,
+            call.workspace,
+        );
+        let taps = correlation.taps();
+        let tiles = pixels.len().div_ceil(call.micro.rows);
+        let mut block = Self {
+            call,
+            correlation,
+            group,
+            rows,
+            targets: call.workspace.take_indices(pixels.len()),
+            reads: call.workspace.take_indices(tiles * taps),
+            tiles,
+            taps,
+            taps_each: call.plan.taps(taps, correlations.depth, call.micro),
+        };
+        block.fill_targets(&order, pixels.start);
+        block.fill_reads();
+        block
+    }
+
+    fn fill_targets(&mut self, order: &Order, first: usize) {
+        let correlations = &self.call.pass.correlations;
+        let [height, width] = correlations.target_size;
+        let [down, across] = &self.correlation.axes;
+        let channels = correlations.columns * correlations.groups;
+        let mut pixel = order.pixel(first);
+        for target in self.targets.iter_mut() {
+            let Pixel { image, y, x } = pixel;
+            let row = image * height + y * down.target_step + down.target_first;
+            let place = row * width + x * across.target_step + across.target_first;
+            *target = place * channels + self.group * correlations.columns;
+            pixel = order.next(pixel);
+        }
+    }
+
+    fn fill_reads(&mut self) {
+        for tile in 0..self.tiles {
+            for tap in 0..self.taps {
+                let reads = self.rows.reads(tap, self.tile(tile));
+                self.reads[tile * self.taps + tap] = usize::from(reads);
+            }
+        }
+    }
+
+    /// The pixels of a tile; tiles differ by at most one pixel.
+    fn tile(&self, tile: usize) -> Range<usize> {
+        let pixels = self.rows.pixels;
+        tile * pixels / self.tiles..(tile + 1) * pixels / self.tiles
+    }
+
+    fn channel_parts(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        parts(self.call.pass.correlations.depth, self.call.plan.channels)
+    }
+
+    /// Parts of the taps; one without a tap where there are none.
+    fn tap_parts(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        parts(self.taps, self.taps_each)
+    }
+
+    /// Adds the terms of some channels of some taps to all tiles, for the columns of a panel.
+    fn panel(&self, channels: Range<usize>, taps: Range<usize>, panel: usize) {
+        let width = self.call.micro.columns;
+        let correlations = &self.call.pass.correlations;
+        let depth = correlations.depth;
+        let panels = correlations.columns.div_ceil(width);
+        let before = self.correlation.taps_before * correlations.groups * panels;
+        let start = (before + (self.group * panels + panel) * self.taps) * depth;
+        let weights = &self.call.pass.packed[start * width..][..self.taps * depth * width];
+        for tile in 0..self.tiles {
+            let reads = &self.reads[tile * self.taps..][..self.taps];
+            let (live, first, last) = live_taps(reads, taps.clone());
+            let step = Step {
+                taps: live,
+                channels: channels.clone(),
+                panel,
+                first: first && channels.start == 0,
+                last: last && channels.end == depth,
+            };
+            if !step.taps.is_empty() || step.first || step.last {
+                self.multiply(&step, self.tile(tile), weights);
+            }
+        }
+    }
+
+    fn multiply(&self, step: &Step, tile: Range<usize>, weights: &[f32]) {
+        let micro = self.call.micro;
+        let correlations = &self.call.pass.correlations;
+        let column = step.panel * micro.columns;
+        let columns = micro.columns.min(correlations.columns - column);
+        let mut out = [std::ptr::null_mut(); micro::MAX_ROWS];
+        for (out, target) in out.iter_mut().zip(&self.targets[tile.clone()]) {
+            *out = self.call.target.at(target + column, columns);
+        }
+        let (mut rows, mut rows_stride) =
+            (self.rows.at(step.taps.start, tile.start), self.rows.pixels);
+        let mut moved = [std::ptr::null(); micro::MAX_ROWS];
+        if step.channels.start > 0 && !step.taps.is_empty() {
+            for (i, row) in moved[..tile.len()].iter_mut().enumerate() {
+                // SAFETY: inside the table; the row has all channels.
+                *row = unsafe { (*rows.add(i)).add(step.channels.start) };
+            }
+            (rows, rows_stride) = (moved.as_ptr(), 0);
+        }
+        let mut residual = [std::ptr::null(); micro::MAX_ROWS];
+        let args = Product {
+            taps: step.taps.len(),
+            depth: step.channels.len(),
+            rows,
+            rows_stride,
+            b: self.weights(step, weights),
+            out: out.as_ptr(),
+            columns,
+            accumulate: !step.first,
+            finish: if step.last {
+                self.finish(tile.clone(), column, columns, &mut residual)
+            } else {
+                None
+            },
+        };
+        // SAFETY: the level is in force. Tables hold rows of `depth` channels for every tap, and where channels are
+        // taken in parts there is one tap. Rows of the target were checked, and no other task writes to these columns.
+        unsafe { (micro.product)(tile.len(), &args) };
+    }
+
+    /// The packed weights of a step, all of which were sliced by the caller.
+    fn weights(&self, step: &Step, weights: &[f32]) -> *const f32 {
+        let depth = self.call.pass.correlations.depth;
+        let width = self.call.micro.columns;
+        let start = (step.taps.start * depth + step.channels.start) * width;
+        weights[start..][..step.taps.len() * step.channels.len() * width].as_ptr()
+    }
+
+    /// What is done to the sums of a tile before their last store.
+    fn finish(
+        &self,
+        tile: Range<usize>,
+        column: usize,
+        columns: usize,
+        residual: &mut [*const f32; micro::MAX_ROWS],
+    ) -> Option<micro::Finish> {
+        let finish = &self.call.pass.finish;
+        if *finish == Finish::default() {
+            return None;
+        }
+        let first = self.group * self.call.pass.correlations.columns + column;
+        let [low, high] = finish.clamp.unwrap_or([f32::NEG_INFINITY, f32::INFINITY]);
+        let rows = finish.residual.map(|values| {
+            for (row, &target) in residual.iter_mut().zip(&self.targets[tile]) {
+                *row = values[target + column..][..columns].as_ptr();
+            }
+            residual.as_ptr()
+        });
+        Some(micro::Finish {
+            bias: finish
+                .bias
+                .map_or(std::ptr::null(), |bias| bias[first..][..columns].as_ptr()),
+            residual: rows.unwrap_or(std::ptr::null()),
+            low,
+            high,
+        })
+    }
+}
+
+/// Terms that are added to a tile at a time.
+struct Step {
+    taps: Range<usize>,
+    channels: Range<usize>,
+    panel: usize,
+    /// Nothing was stored before.
+    first: bool,
+    /// Nothing will be added after.
+    last: bool,
+}
+
+/// Of `taps`, those from the first to the last that a tile doesn't skip; whether none come before, and none after.
+///
+/// A tile that skips all taps is stored by the part that starts with tap 0.
+fn live_taps(reads: &[usize], taps: Range<usize>) -> (Range<usize>, bool, bool) {
+    let live = |tap: &usize| reads[*tap] == 1;
+    let none_before = !(0..taps.start).any(|tap| live(&tap));
+    let none_after = !(taps.end..reads.len()).any(|tap| live(&tap));
+    let Some(start) = taps.clone().find(live) else {
+        let dead = none_before && none_after && taps.start == 0;
+        return (taps.start..taps.start, dead, dead);
+    };
+    let end = taps.rev().find(live).map_or(start, |tap| tap + 1);
+    (start..end, none_before, none_after)
+}
+
+/// `0..total` in parts of `size`; one empty part where there is nothing.
+fn parts(total: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
+    let count = total.div_ceil(size).max(1);
+    (0..count).map(move |index| Plan::part(index, size, total))
+}

@@ -1,0 +1,173 @@
+//! Where the rows of a block of pixels lie: the source's under every tap, and the target's.
+
+use std::ops::Range;
+
+use super::correlation::Correlation;
+use crate::workspace::{Scratch, Workspace};
+
+/// What a correlation reads: pixels of several channels each, in images.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Source<'a> {
+    values: &'a [f32],
+    /// Floats from one image, row and pixel to the next.
+    image: usize,
+    row: usize,
+    pixel: usize,
+}
+
+impl<'a> Source<'a> {
+    /// All of `[images, height, width, channels]`.
+    pub(super) fn whole(values: &'a [f32], [height, width]: [usize; 2], channels: usize) -> Self {
+        Self {
+            values,
+            image: height * width * channels,
+            row: width * channels,
+            pixel: channels,
+        }
+    }
+}
+
+/// The order in which pixels of all images are counted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Order {
+    /// Positions down and across.
+    pub(super) grid: [usize; 2],
+    pub(super) images: usize,
+    /// One position of all images before the next position.
+    pub(super) images_inner: bool,
+}
+
+/// A pixel of a grid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Pixel {
+    pub(super) image: usize,
+    pub(super) y: usize,
+    pub(super) x: usize,
+}
+
+impl Order {
+    /// Pixel number `index`.
+    #[inline(always)]
+    pub(super) fn pixel(&self, index: usize) -> Pixel {
+        let [height, width] = self.grid;
+        let (image, position) = if self.images_inner {
+            (index % self.images, index / self.images)
+        } else {
+            (index / (height * width), index % (height * width))
+        };
+        Pixel {
+            image,
+            y: position / width,
+            x: position % width,
+        }
+    }
+
+    /// The pixel after `pixel`.
+    #[inline(always)]
+    pub(super) fn next(&self, mut pixel: Pixel) -> Pixel {
+        let [height, width] = self.grid;
+        if self.images_inner {
+            pixel.image += 1;
+            if pixel.image < self.images {
+                return pixel;
+            }
+            pixel.image = 0;
+        }
+        pixel.x += 1;
+        if pixel.x == width {
+            pixel.x = 0;
+            pixel.y += 1;
+            if pixel.y == height {
+                pixel.y = 0;
+                pixel.image += usize::from(!self.images_inner);
+            }
+        }
+        pixel
+    }
+}
+
+/// Pointers to the rows of a block of pixels, `[taps][pixels]`; padding points to a row of zeros.
+pub(super) struct RowTable<'w> {
+    pointers: Scratch<'w, usize>,
+    pub(super) pixels: usize,
+    zeros: *const f32,
+}
+
+impl<'w> RowTable<'w> {
+    /// Fills the table for pixels `first..first + pixels` of a correlation, of which a group's channels start at
+    /// `offset`. `zeros` must be as long as a row.
+    pub(super) fn new(
+        correlation: &Correlation,
+        order: &Order,
+        [first, pixels]: [usize; 2],
+        source: &Source<'_>,
+        offset: usize,
+        zeros: &[f32],
+        workspace: &'w Workspace,
+    ) -> Self {
+        let mut table = Self {
+            pointers: workspace.take_indices(correlation.taps() * pixels),
+            pixels,
+            zeros: zeros.as_ptr(),
+        };
+        table.fill(correlation, order, first, source, offset);
+        table
+    }
+
+    fn fill(
+        &mut self,
+        correlation: &Correlation,
+        order: &Order,
+        first: usize,
+        source: &Source<'_>,
+        offset: usize,
+    ) {
+        let (pixels, zeros) = (self.pixels, self.zeros);
+        let [down, across] = &correlation.axes;
+        let start = source.values.as_ptr();
+        let table = self.pointers_mut();
+        let mut pixel = order.pixel(first);
+        for i in 0..pixels {
+            let image = pixel.image * source.image + offset;
+            let mut at = i;
+            for y in 0..down.taps {
+                let row = down.read(pixel.y, y).map(|y| image + y * source.row);
+                for x in 0..across.taps {
+                    let place = row.zip(across.read(pixel.x, x));
+                    table[at] =
+                        place.map_or(zeros, |(row, x)| start.wrapping_add(row + x * source.pixel));
+                    at += pixels;
+                }
+            }
+            pixel = order.next(pixel);
+        }
+    }
+
+    fn pointers_mut(&mut self) -> &mut [*const f32] {
+        let len = self.pointers.len();
+        // SAFETY: as many integers of a pointer's size and alignment, borrowed exclusively; any bytes are a pointer.
+        unsafe { std::slice::from_raw_parts_mut(self.pointers.as_mut_ptr().cast(), len) }
+    }
+
+    /// Where the pointer of a pixel under a tap stands; the same pixel's under the next tap is `pixels` further.
+    #[inline(always)]
+    pub(super) fn at(&self, tap: usize, pixel: usize) -> *const *const f32 {
+        let pointers = self.pointers.as_ptr().cast::<*const f32>();
+        pointers.wrapping_add(tap * self.pixels + pixel)
+    }
+
+    /// The pixels from the first to the last that don't read padding under a tap.
+    pub(super) fn live(&self, tap: usize) -> Range<usize> {
+        let rows = &self.pointers[tap * self.pixels..][..self.pixels];
+        let live = |row: &usize| *row != self.zeros.addr();
+        let first = rows.iter().position(live).unwrap_or(self.pixels);
+        let end = rows.iter().rposition(live).map_or(first, |last| last + 1);
+        first..end
+    }
+
+    /// Whether some of `pixels` don't read padding under a tap.
+    pub(super) fn reads(&self, tap: usize, pixels: Range<usize>) -> bool {
+        let rows = &self.pointers[tap * self.pixels..][pixels];
+        rows.iter().any(|&row| row != self.zeros.addr())
+    }
+}

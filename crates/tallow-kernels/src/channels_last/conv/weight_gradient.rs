@@ -1,0 +1,248 @@
+//! The weight gradient: under each tap, channels of the source times channels of `dy`, summed over pixels.
+//!
+//! A task takes some channels under all taps, some columns (channels of `dy`) and a range of pixels, and sums into a
+//! matrix of its own, `[taps][channels][columns]`, block of pixels by block. Ranges of pixels are as many as give the
+//! threads work; `store` adds their matrices in order and brings them into the order of the weights.
+
+use std::ops::Range;
+
+use super::correlation::{Correlation, Correlations};
+use super::plan::Plan;
+use super::rows::{Order, RowTable, Source};
+use super::store::{self, Sums};
+use crate::channels_last::micro::{Micro, Reduction};
+use crate::parallel;
+use crate::workspace::Workspace;
+
+/// Pixels that are summed in one go: their part of `dy` stays in the L1 cache.
+const BLOCK: usize = 128;
+/// Columns of a task.
+const COLUMNS: usize = 64;
+/// Floats of a task's matrix that stay in the L2 cache.
+const SUMS: usize = 40 * 1024;
+/// Tasks that are enough to keep many threads busy.
+const TASKS: usize = 16;
+/// Pixels that are worth a matrix of their own.
+const FEWEST_PIXELS: usize = 512;
+
+/// Computes all of `dw`, which is laid out as the geometry's weights.
+pub(super) fn run(
+    correlations: &Correlations,
+    source: &Source<'_>,
+    dy: &[f32],
+    dw: &mut [f32],
+    workspace: &Workspace,
+) {
+    let micro = Micro::current();
+    let cut = Cut::new(correlations, micro);
+    let mut zeros = workspace.take(correlations.depth);
+    zeros.fill(0.0);
+    let call = Call {
+        correlations,
+        correlation: correlations.get(0),
+        source,
+        dy,
+        micro,
+        cut,
+        zeros: &zeros,
+        workspace,
+    };
+    let mut sums = workspace.take(cut.matrices * cut.ranges * cut.matrix);
+    let items = cut.matrices * cut.ranges;
+    let parts = parallel::rows(&mut sums[..], cut.matrix);
+    parallel::for_each(items, 1, parts, |item, sums| call.task(item, sums.data));
+    let sums = Sums {
+        parts: &sums,
+        ranges: cut.ranges,
+        matrix: cut.matrix,
+        width: cut.columns,
+        channels: cut.channels / correlations.merged,
+        total_channels: correlations.depth / correlations.merged,
+        total_columns: correlations.columns,
+    };
+    store::store(&sums, correlations, dw);
+}
+
+/// How the gradient is cut into tasks.
+#[derive(Debug, Clone, Copy)]
+struct Cut {
+    /// Channels and columns of a matrix; columns are whole panels.
+    channels: usize,
+    columns: usize,
+    channel_blocks: usize,
+    column_blocks: usize,
+    /// Floats of a matrix.
+    matrix: usize,
+    /// Matrices of one range of pixels, counted through groups, blocks of columns and blocks of channels.
+    matrices: usize,
+    /// Ranges of pixels, and pixels of a range.
+    ranges: usize,
+    pixels: usize,
+}
+
+impl Cut {
+    fn new(correlations: &Correlations, micro: &Micro) -> Self {
+        let correlation = correlations.get(0);
+        let taps = correlation.taps();
+        let depth = correlations.depth;
+        let all_columns = correlations.columns.next_multiple_of(micro.columns);
+        let columns = COLUMNS.next_multiple_of(micro.columns).min(all_columns);
+        let most = (SUMS / (taps * columns)).max(1);
+        // The taps of a padded row are one tap, which isn't cut.
+        let channels = if correlations.merged > 1 {
+            depth
+        } else {
+            depth.div_ceil(depth.div_ceil(most))
+        };
+        let column_blocks = all_columns.div_ceil(columns);
+        let channel_blocks = depth.div_ceil(channels);
+        let matrices = correlations.groups * column_blocks * channel_blocks;
+        let total = correlation.grid() * correlations.images;
+        let wanted = TASKS.div_ceil(matrices).min(total / FEWEST_PIXELS).max(1);
+        let pixels = total.div_ceil(wanted).next_multiple_of(BLOCK);
+        Self {
+            channels,
+            columns,
+            channel_blocks,
+            column_blocks,
+            matrix: taps * channels * columns,
+            matrices,
+            ranges: total.div_ceil(pixels),
+            pixels,
+        }
+    }
+}
+
+/// What all tasks of a call share.
+struct Call<'a> {
+    correlations: &'a Correlations,
+    correlation: Correlation,
+    source: &'a Source<'a>,
+    dy: &'a [f32],
+    micro: &'static Micro,
+    cut: Cut,
+    zeros: &'a [f32],
+    workspace: &'a Workspace,
+}
+
+/// The part of the gradient that a task sums.
+struct Part {
+    group: usize,
+    channels: Range<usize>,
+    columns: Range<usize>,
+}
+
+impl Call<'_> {
+    /// Task number `item`, counted through matrices and ranges of pixels.
+    fn task(&self, item: usize, sums: &mut [f32]) {
+        let cut = &self.cut;
+        let (item, range) = (item / cut.ranges, item % cut.ranges);
+        let (item, channels) = (item / cut.channel_blocks, item % cut.channel_blocks);
+        let (group, columns) = (item / cut.column_blocks, item % cut.column_blocks);
+        let part = Part {
+            group,
+            channels: Plan::part(channels, cut.channels, self.correlations.depth),
+            columns: Plan::part(columns, cut.columns, self.correlations.columns),
+        };
+        let total = self.correlation.grid() * self.correlations.images;
+        let pixels = Plan::part(range, cut.pixels, total);
+        let mut gradients = self.workspace.take(BLOCK * cut.columns);
+        sums.fill(0.0);
+        for first in pixels.clone().step_by(BLOCK) {
+            let block = first..pixels.end.min(first + BLOCK);
+            self.copy_gradients(&part, block.clone(), &mut gradients);
+            self.add_block(&part, block, &gradients, sums);
+        }
+    }
+
+    fn order(&self) -> Order {
+        Order {
+            grid: [self.correlation.axes[0].grid, self.correlation.axes[1].grid],
+            images: self.correlations.images,
+            images_inner: false,
+        }
+    }
+
+    /// Copies the task's columns of a block of `dy`, as `[panels][pixels][panel]` with zeros where columns are missing.
+    fn copy_gradients(&self, part: &Part, block: Range<usize>, to: &mut [f32]) {
+        let width = self.micro.columns;
+        let channels = self.correlations.columns * self.correlations.groups;
+        let first = part.group * self.correlations.columns + part.columns.start;
+        for (panel, to) in to.chunks_exact_mut(BLOCK * width).enumerate() {
+            let columns = Plan::part(panel, width, part.columns.len());
+            for (to, pixel) in to.chunks_exact_mut(width).zip(block.clone()) {
+                let from = &self.dy[pixel * channels + first..][columns.clone()];
+                if let (Ok(to), Ok(from)) = (
+                    <&mut [f32; 16]>::try_from(&mut *to),
+                    <&[f32; 16]>::try_from(from),
+                ) {
+                    *to = *from;
+                    continue;
+                }
+                to[..from.len()].copy_from_slice(from);
+                to[from.len()..].fill(0.0);
+            }
+        }
+    }
+
+    /// Adds what a block of pixels contributes.
+    fn add_block(&self, part: &Part, block: Range<usize>, gradients: &[f32], sums: &mut [f32]) {
+        let pixels = [block.start, block.len()];
+        let offset = part.group * self.correlations.depth;
+        let order = self.order();
+        let rows = RowTable::new(
+            &self.correlation,
+            &order,
+            pixels,
+            self.source,
+            offset,
+            self.zeros,
+            self.workspace,
+        );
+        let matrix = self.cut.channels * self.cut.columns;
+        for (tap, sums) in sums.chunks_exact_mut(matrix).enumerate() {
+            let live = rows.live(tap);
+            if !live.is_empty() {
+                self.add_tap(part, &rows, tap, live, gradients, sums);
+            }
+        }
+    }
+
+    /// Adds what some pixels contribute under a tap, to `[channels][columns]`.
+    fn add_tap(
+        &self,
+        part: &Part,
+        rows: &RowTable<'_>,
+        tap: usize,
+        pixels: Range<usize>,
+        gradients: &[f32],
+        sums: &mut [f32],
+    ) {
+        let micro = self.micro;
+        let channels = part.channels.len();
+        let tiles = channels.div_ceil(micro.rows);
+        let panels = part.columns.len().div_ceil(micro.columns);
+        for tile in 0..tiles {
+            let channels = tile * channels / tiles..(tile + 1) * channels / tiles;
+            for panel in 0..panels {
+                let b = &gradients[(panel * BLOCK + pixels.start) * micro.columns..];
+                let out = &mut sums[channels.start * self.cut.columns..][panel * micro.columns..];
+                assert!(b.len() >= pixels.len() * micro.columns);
+                assert!(out.len() >= (channels.len() - 1) * self.cut.columns + micro.columns);
+                let args = Reduction {
+                    depth: pixels.len(),
+                    rows: rows.at(tap, pixels.start),
+                    offset: part.channels.start + channels.start,
+                    b: b.as_ptr(),
+                    b_stride: micro.columns,
+                    out: out.as_mut_ptr(),
+                    out_stride: self.cut.columns,
+                    accumulate: true,
+                };
+                // SAFETY: the level is in force; the table's rows hold all channels of the group, and the other
+                // operands were just checked.
+                unsafe { (micro.reduction)(channels.len(), &args) };
+            }
+        }
+    }
+}
