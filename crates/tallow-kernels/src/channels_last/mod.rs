@@ -5,6 +5,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`winograd`] | 3x3 convolutions with a quarter of the multiplications |
 //! | `micro` | the innermost loops |
 //!
 //! Results don't depend on the number of threads, to the bit, and nothing is allocated apart from what a
@@ -12,3 +13,4 @@
 
 #[allow(dead_code, reason = "the kernels that use it follow")]
 mod micro;
+pub mod winograd;
