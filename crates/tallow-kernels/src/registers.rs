@@ -18,6 +18,8 @@ pub(crate) trait Lanes {
     unsafe fn load(from: *const f32) -> Self::Vector;
     unsafe fn store(to: *mut f32, value: Self::Vector);
     unsafe fn add(a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    unsafe fn sub(a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    unsafe fn mul(a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// `a * b + c`.
     unsafe fn multiply_add(a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
 
@@ -25,6 +27,17 @@ pub(crate) trait Lanes {
     unsafe fn max(a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// The smaller of two floats, lane by lane; a NaN in `b` stays.
     unsafe fn min(a: Self::Vector, b: Self::Vector) -> Self::Vector;
+
+    /// `to[j * to_stride + i] = from[i * from_stride + j]` for eight rows and columns, whatever `COUNT` is.
+    #[inline(always)]
+    unsafe fn transpose_8x8(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
+        for i in 0..8 {
+            for j in 0..8 {
+                // SAFETY: the caller's pointers are valid for eight rows of eight floats.
+                unsafe { *to.add(j * to_stride + i) = *from.add(i * from_stride + j) };
+            }
+        }
+    }
 
     /// The sum of the floats, in an order that is the same each time.
     #[inline(always)]
@@ -73,6 +86,16 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
+    unsafe fn sub(a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
+        std::array::from_fn(|lane| a[lane] - b[lane])
+    }
+
+    #[inline(always)]
+    unsafe fn mul(a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
+        std::array::from_fn(|lane| a[lane] * b[lane])
+    }
+
+    #[inline(always)]
     unsafe fn multiply_add(a: [f32; 8], b: [f32; 8], c: [f32; 8]) -> [f32; 8] {
         // Not `mul_add`: without the instruction that is a call into the C library.
         std::array::from_fn(|lane| a[lane] * b[lane] + c[lane])
@@ -103,9 +126,43 @@ mod x86 {
     /// AVX-512 F.
     pub(crate) struct Avx512;
 
+    /// As [`Lanes::transpose_8x8`], in AVX2 registers.
+    #[inline(always)]
+    unsafe fn transpose_8x8(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
+        use arch::{
+            _mm256_permute2f128_ps as halves, _mm256_shuffle_ps as shuffle,
+            _mm256_unpackhi_ps as high, _mm256_unpacklo_ps as low,
+        };
+        // SAFETY: the caller has AVX2, and the pointers are valid for eight rows of eight floats.
+        unsafe {
+            let mut rows = [arch::_mm256_setzero_ps(); 8];
+            for (i, row) in rows.iter_mut().enumerate() {
+                *row = arch::_mm256_loadu_ps(from.add(i * from_stride));
+            }
+            let mut pairs = rows;
+            for i in 0..4 {
+                pairs[2 * i] = low(rows[2 * i], rows[2 * i + 1]);
+                pairs[2 * i + 1] = high(rows[2 * i], rows[2 * i + 1]);
+            }
+            // Columns `k` and `k + 4` of four rows each.
+            let mut quads = rows;
+            for i in [0, 4] {
+                quads[i] = shuffle::<0x44>(pairs[i], pairs[i + 2]);
+                quads[i + 1] = shuffle::<0xee>(pairs[i], pairs[i + 2]);
+                quads[i + 2] = shuffle::<0x44>(pairs[i + 1], pairs[i + 3]);
+                quads[i + 3] = shuffle::<0xee>(pairs[i + 1], pairs[i + 3]);
+            }
+            for k in 0..4 {
+                let (first, last) = (quads[k], quads[k + 4]);
+                arch::_mm256_storeu_ps(to.add(k * to_stride), halves::<0x20>(first, last));
+                arch::_mm256_storeu_ps(to.add((k + 4) * to_stride), halves::<0x31>(first, last));
+            }
+        }
+    }
+
     macro_rules! lanes {
         ($level:ty, $count:literal, $vector:ty, $splat:ident, $load:ident, $store:ident,
-         $add:ident, $multiply_add:ident, $max:ident, $min:ident) => {
+         $add:ident, $sub:ident, $mul:ident, $multiply_add:ident, $max:ident, $min:ident) => {
             impl Lanes for $level {
                 const COUNT: usize = $count;
                 type Vector = $vector;
@@ -135,6 +192,18 @@ mod x86 {
                 }
 
                 #[inline(always)]
+                unsafe fn sub(a: $vector, b: $vector) -> $vector {
+                    // SAFETY: the caller promises that the CPU has the instruction.
+                    unsafe { arch::$sub(a, b) }
+                }
+
+                #[inline(always)]
+                unsafe fn mul(a: $vector, b: $vector) -> $vector {
+                    // SAFETY: the caller promises that the CPU has the instruction.
+                    unsafe { arch::$mul(a, b) }
+                }
+
+                #[inline(always)]
                 unsafe fn multiply_add(a: $vector, b: $vector, c: $vector) -> $vector {
                     // SAFETY: the caller promises that the CPU has the instruction.
                     unsafe { arch::$multiply_add(a, b, c) }
@@ -151,6 +220,17 @@ mod x86 {
                     // SAFETY: the caller promises that the CPU has the instruction.
                     unsafe { arch::$min(a, b) }
                 }
+
+                #[inline(always)]
+                unsafe fn transpose_8x8(
+                    from: *const f32,
+                    from_stride: usize,
+                    to: *mut f32,
+                    to_stride: usize,
+                ) {
+                    // SAFETY: both levels have AVX2; the pointers are as the caller promises.
+                    unsafe { transpose_8x8(from, from_stride, to, to_stride) }
+                }
             }
         };
     }
@@ -163,6 +243,8 @@ mod x86 {
         _mm256_loadu_ps,
         _mm256_storeu_ps,
         _mm256_add_ps,
+        _mm256_sub_ps,
+        _mm256_mul_ps,
         _mm256_fmadd_ps,
         _mm256_max_ps,
         _mm256_min_ps
@@ -175,6 +257,8 @@ mod x86 {
         _mm512_loadu_ps,
         _mm512_storeu_ps,
         _mm512_add_ps,
+        _mm512_sub_ps,
+        _mm512_mul_ps,
         _mm512_fmadd_ps,
         _mm512_max_ps,
         _mm512_min_ps

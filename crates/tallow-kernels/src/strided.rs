@@ -58,7 +58,11 @@ impl Strided {
     /// One past the last element in the slice.
     fn end(&self) -> usize {
         let axes = self.shape.iter().zip(&self.strides);
-        self.offset + axes.map(|(size, stride)| (size - 1) * stride).sum::<usize>() + 1
+        self.offset
+            + axes
+                .map(|(size, stride)| (size - 1) * stride)
+                .sum::<usize>()
+            + 1
     }
 
     /// Size and stride of the innermost dimension.

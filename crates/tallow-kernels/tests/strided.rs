@@ -7,9 +7,8 @@ use tallow_kernels::strided::{Strided, gather, scatter};
 /// All indices of a shape, in row-major order.
 fn indices(shape: &[usize]) -> Vec<Vec<usize>> {
     shape.iter().fold(vec![Vec::new()], |prefixes, &size| {
-        let extend = |prefix: Vec<usize>| {
-            (0..size).map(move |index| [prefix.as_slice(), &[index]].concat())
-        };
+        let extend =
+            |prefix: Vec<usize>| (0..size).map(move |index| [prefix.as_slice(), &[index]].concat());
         prefixes.into_iter().flat_map(extend).collect()
     })
 }
@@ -68,7 +67,14 @@ fn a_stride_of_zero_repeats() {
 fn what_does_not_fit_is_refused() {
     let array = Strided::new(&[2, 2], &[2, 1], 1).unwrap();
     let short = gather(&array, &[0.0; 4], &mut [0.0; 4]).unwrap_err();
-    assert!(matches!(short, Error::Length { expected: 5, found: 4, .. }));
+    assert!(matches!(
+        short,
+        Error::Length {
+            expected: 5,
+            found: 4,
+            ..
+        }
+    ));
     let repeated = Strided::new(&[3, 2], &[0, 1], 0).unwrap();
     let error = scatter(&repeated, &[0.0; 6], &mut [0.0; 2]).unwrap_err();
     assert!(error.to_string().contains("share a place"), "{error}");

@@ -6,6 +6,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`conv`] | convolution and its gradients |
+//! | [`winograd`] | 3x3 convolutions with a quarter of the multiplications |
 //! | [`norm`] | batch norm in one pass each: statistics, scale and shift with activation and residual, gradients |
 //! | [`layout`] | from channels first to channels last and back |
 //! | `micro` | the innermost loops |
@@ -17,3 +18,4 @@ pub mod conv;
 pub mod layout;
 mod micro;
 pub mod norm;
+pub mod winograd;

@@ -28,6 +28,7 @@ mod store;
 mod weight_gradient;
 
 use super::micro::Micro;
+use super::winograd::{self, Tile};
 use crate::conv::Conv2dGeometry;
 use crate::error::{Result, check_len};
 use crate::reduce;
@@ -42,6 +43,8 @@ use rows::Source;
 pub enum Algorithm {
     /// As it is defined: every product is computed.
     Direct,
+    /// [`winograd`], for geometries that [suit](winograd::suits) it.
+    Winograd(Tile),
 }
 
 /// What weights are packed for.
@@ -72,6 +75,7 @@ pub fn packed_len(geometry: &Conv2dGeometry, direction: Direction, algorithm: Al
         Algorithm::Direct => {
             Correlations::new(geometry, direction).packed_len(Micro::current().columns)
         }
+        Algorithm::Winograd(tile) => winograd::packed_len(geometry, direction, tile),
     }
 }
 
@@ -90,6 +94,9 @@ pub fn pack(
     w: &[f32],
     packed: &mut [f32],
 ) -> Result<()> {
+    if let Algorithm::Winograd(tile) = algorithm {
+        return winograd::pack(geometry, direction, tile, w, packed);
+    }
     const KERNEL: &str = "channels_last::conv2d_pack";
     let sizes = Sizes::new(geometry)?;
     check_len(KERNEL, "w", w, sizes.weight)?;
@@ -99,9 +106,7 @@ pub fn pack(
         packed,
         packed_len(geometry, direction, algorithm),
     )?;
-    match algorithm {
-        Algorithm::Direct => pack::pack(&Correlations::new(geometry, direction), w, packed),
-    }
+    pack::pack(&Correlations::new(geometry, direction), w, packed);
     Ok(())
 }
 
@@ -139,6 +144,9 @@ pub fn forward(
     y: &mut [f32],
     workspace: &Workspace,
 ) -> Result<()> {
+    if let Algorithm::Winograd(tile) = algorithm {
+        return winograd::forward(geometry, tile, x, packed, finish, y, workspace);
+    }
     const KERNEL: &str = "channels_last::conv2d";
     let sizes = Sizes::new(geometry)?;
     check_len(KERNEL, "x", x, sizes.input)?;
@@ -155,17 +163,15 @@ pub fn forward(
     if let Some(residual) = finish.residual {
         check_len(KERNEL, "residual", residual, sizes.output)?;
     }
-    match algorithm {
-        Algorithm::Direct => padded::with_rows(geometry, x, workspace, |correlations, source| {
-            let pass = Pass {
-                correlations,
-                source,
-                packed,
-                finish: *finish,
-            };
-            product::run(&pass, y, workspace);
-        }),
-    }
+    padded::with_rows(geometry, x, workspace, |correlations, source| {
+        let pass = Pass {
+            correlations,
+            source,
+            packed,
+            finish: *finish,
+        };
+        product::run(&pass, y, workspace);
+    });
     Ok(())
 }
 
@@ -185,6 +191,9 @@ pub fn backward_input(
     dx: &mut [f32],
     workspace: &Workspace,
 ) -> Result<()> {
+    if let Algorithm::Winograd(tile) = algorithm {
+        return winograd::backward_input(geometry, tile, packed, dy, add, dx, workspace);
+    }
     const KERNEL: &str = "channels_last::conv2d_backward_input";
     let sizes = Sizes::new(geometry)?;
     check_len(
@@ -198,23 +207,17 @@ pub fn backward_input(
     if let Some(add) = add {
         check_len(KERNEL, "add", add, sizes.input)?;
     }
-    match algorithm {
-        Algorithm::Direct => {
-            let finish = Finish {
-                residual: add,
-                ..Finish::default()
-            };
-            let correlations = Correlations::new(geometry, Direction::BackwardInput);
-            let source = Source::whole(dy, geometry.out_size(), geometry.out_channels);
-            let pass = Pass {
-                correlations,
-                source,
-                packed,
-                finish,
-            };
-            product::run(&pass, dx, workspace);
-        }
-    }
+    let source = Source::whole(dy, geometry.out_size(), geometry.out_channels);
+    let pass = Pass {
+        correlations: Correlations::new(geometry, Direction::BackwardInput),
+        source,
+        packed,
+        finish: Finish {
+            residual: add,
+            ..Finish::default()
+        },
+    };
+    product::run(&pass, dx, workspace);
     Ok(())
 }
 
@@ -232,6 +235,9 @@ pub fn backward_weight(
     dw: &mut [f32],
     workspace: &Workspace,
 ) -> Result<()> {
+    if let Algorithm::Winograd(tile) = algorithm {
+        return winograd::backward_weight(geometry, tile, x, dy, dw, workspace);
+    }
     const KERNEL: &str = "channels_last::conv2d_backward_weight";
     let sizes = Sizes::new(geometry)?;
     check_len(KERNEL, "x", x, sizes.input)?;
@@ -241,11 +247,9 @@ pub fn backward_weight(
         dw.fill(0.0);
         return Ok(());
     }
-    match algorithm {
-        Algorithm::Direct => padded::with_rows(geometry, x, workspace, |correlations, source| {
-            weight_gradient::run(&correlations, &source, dy, dw, workspace);
-        }),
-    }
+    padded::with_rows(geometry, x, workspace, |correlations, source| {
+        weight_gradient::run(&correlations, &source, dy, dw, workspace);
+    });
     Ok(())
 }
 

@@ -1,0 +1,271 @@
+//! Forward and data gradient: tiles to points, products, points to tiles.
+//!
+//! Where the points of a dozen tiles stay in a core's cache, each task takes a block of tiles through all three steps and
+//! shares nothing but the weights. With more channels, or fewer tiles, the points of many tiles are found first; then
+//! tasks take blocks of tiles and channels, so that the weights are read once or a few times only.
+
+use super::Finish;
+use super::kernels::Kernels;
+use super::pack::{LINE, Packing};
+use super::products::Product;
+use super::tiles::{MAX_LANES, ToOutputs, ToPoints};
+use super::tiling::Tiling;
+use crate::parallel;
+use crate::shared::SharedMut;
+use crate::workspace::Workspace;
+
+/// Floats of points that a task keeps in its core's second-level cache.
+const PRIVATE_POINTS: usize = 84 * 1024;
+
+/// Fewest and most tiles of a task that keeps points to itself.
+const PRIVATE_TILES: [usize; 2] = [12, 24];
+
+/// Floats of products that a task keeps in its core's second-level cache.
+const PRIVATE_PRODUCTS: usize = 96 * 1024;
+
+/// Floats of points that tasks share, in the cache of all cores.
+const SHARED_POINTS: usize = 2 * 1024 * 1024;
+
+/// Columns that a task multiplies with at a time, at most.
+const GROUP: usize = 64;
+
+/// A stride-1 correlation of images with packed 3x3 filters.
+pub(super) struct Correlation<'a> {
+    pub(super) packing: Packing,
+    pub(super) tiling: Tiling,
+    pub(super) source: &'a [f32],
+    pub(super) packed: &'a [f32],
+    pub(super) out_size: [usize; 2],
+    pub(super) finish: Finish<'a>,
+}
+
+/// Points of tiles `first..first + tiles`, `[point][tile][row]`.
+#[derive(Clone, Copy)]
+struct Points<'a> {
+    first: usize,
+    /// Floats of a tile at a point.
+    row: usize,
+    /// Floats from one point to the next.
+    plane: usize,
+    values: SharedMut<'a>,
+}
+
+/// How the work is cut.
+struct Plan {
+    /// Whether tasks keep points to themselves.
+    private: bool,
+    /// Tiles whose points are found together.
+    points: usize,
+    /// Tiles that are multiplied together.
+    tiles: usize,
+    /// Panels that are multiplied together.
+    panels: usize,
+}
+
+impl Correlation<'_> {
+    pub(super) fn run(&self, out: &mut [f32], workspace: &Workspace) {
+        if out.is_empty() {
+            return;
+        }
+        let mut zeros = workspace.take(self.packing.depth);
+        zeros.fill(0.0);
+        let plan = self.plan();
+        let out = SharedMut::new(out);
+        if plan.private {
+            self.run_private(&plan, &zeros, out, workspace);
+        } else {
+            self.run_shared(&plan, &zeros, out, workspace);
+        }
+    }
+
+    fn plan(&self) -> Plan {
+        let tiles = self.tiling.count();
+        let tile_points = self.packing.tile.points() * self.row();
+        let columns = self.packing.columns;
+        let block = (PRIVATE_POINTS / tile_points).min(PRIVATE_TILES[1]) / 6 * 6;
+        if block >= PRIVATE_TILES[0] && tiles >= 8 * block {
+            return Plan {
+                private: true,
+                points: block,
+                tiles: block,
+                panels: (GROUP / 2 / columns).max(1),
+            };
+        }
+        let mut panels = (GROUP / columns).max(1);
+        let block = PRIVATE_PRODUCTS / (self.packing.tile.points() * GROUP);
+        let blocks = tiles.div_ceil(block);
+        while panels > 1 && self.packing.panels().div_ceil(panels) * blocks < 16 {
+            panels /= 2;
+        }
+        let points = (SHARED_POINTS / tile_points / block).max(1) * block;
+        Plan {
+            private: false,
+            points: points.min(tiles),
+            tiles: tiles.div_ceil(blocks),
+            panels,
+        }
+    }
+
+    /// Every task takes a block of tiles from inputs to outputs.
+    fn run_private(&self, plan: &Plan, zeros: &[f32], out: SharedMut, workspace: &Workspace) {
+        let tiles = self.tiling.count();
+        let groups = self.packing.panels().div_ceil(plan.panels);
+        parallel::for_each(tiles.div_ceil(plan.tiles), 1, (), |block, ()| {
+            let first = block * plan.tiles;
+            let block = first..tiles.min(first + plan.tiles);
+            let mut values = workspace.take(self.points_len(plan));
+            let points = self.points(plan, first, &mut values);
+            for tile in block.clone() {
+                self.transform(tile, points, zeros);
+            }
+            for group in 0..groups {
+                self.multiply(plan, points, block.clone(), group, out, workspace);
+            }
+        });
+    }
+
+    /// Tasks find the points of many tiles together, then take blocks of tiles and channels.
+    fn run_shared(&self, plan: &Plan, zeros: &[f32], out: SharedMut, workspace: &Workspace) {
+        let tiles = self.tiling.count();
+        let groups = self.packing.panels().div_ceil(plan.panels);
+        let grain = parallel::grain(self.packing.tile.points() * self.row());
+        let mut values = workspace.take(self.points_len(plan));
+        for first in (0..tiles).step_by(plan.points) {
+            let points = self.points(plan, first, &mut values);
+            let end = tiles.min(first + plan.points);
+            parallel::for_each(end - first, grain, first..end, |_, range| {
+                for tile in range {
+                    self.transform(tile, points, zeros);
+                }
+            });
+            let blocks = (end - first).div_ceil(plan.tiles);
+            parallel::for_each(groups * blocks, 1, (), |item, ()| {
+                let (group, block) = (item / blocks, first + item % blocks * plan.tiles);
+                let block = block..end.min(block + plan.tiles);
+                self.multiply(plan, points, block, group, out, workspace);
+            });
+        }
+    }
+
+    /// Floats of a tile at a point: the channels, rounded up to whole registers.
+    fn row(&self) -> usize {
+        self.packing.depth.next_multiple_of(MAX_LANES)
+    }
+
+    fn points_len(&self, plan: &Plan) -> usize {
+        self.packing.tile.points() * (plan.points * self.row() + LINE)
+    }
+
+    fn points<'a>(&self, plan: &Plan, first: usize, values: &'a mut [f32]) -> Points<'a> {
+        Points {
+            first,
+            row: self.row(),
+            plane: plan.points * self.row() + LINE,
+            values: SharedMut::new(values),
+        }
+    }
+
+    /// Finds the points of a tile.
+    fn transform(&self, tile: usize, points: Points, zeros: &[f32]) {
+        let size = self.packing.tile;
+        let len = (size.points() - 1) * points.plane + points.row;
+        let args = ToPoints {
+            pixels: self.tiling.pixels(tile, size.extent(), self.source, zeros),
+            channels: self.packing.depth,
+            out: points.values.at((tile - points.first) * points.row, len),
+            plane: points.plane,
+        };
+        // SAFETY: `current` is a level of this CPU, pixels and points hold all channels, and no two tiles share points.
+        unsafe { (Kernels::current().tile(size).input)(&args) };
+    }
+
+    /// Multiplies a block of tiles with a group of panels, and transforms the products to outputs.
+    fn multiply(
+        &self,
+        plan: &Plan,
+        points: Points,
+        block: std::ops::Range<usize>,
+        group: usize,
+        out: SharedMut,
+        workspace: &Workspace,
+    ) {
+        let packing = &self.packing;
+        let first = group * plan.panels;
+        let panels = plan.panels.min(packing.panels() - first);
+        let row = panels * packing.columns;
+        let plane = block.len() * row + LINE;
+        let mut products = workspace.take(packing.tile.points() * plane);
+        let packed = &self.packed[first * packing.panel()..][..panels * packing.panel()];
+        let kernels = Kernels::current();
+        let from = (block.start - points.first) * points.row;
+        for point in 0..packing.tile.points() {
+            let len = (block.len() - 1) * points.row + packing.depth;
+            let args = Product {
+                rows: block.len(),
+                depth: packing.depth,
+                panels,
+                a: points.values.at(point * points.plane + from, len),
+                a_stride: points.row,
+                b: packed[point * packing.plane()..].as_ptr(),
+                b_panel: packing.panel(),
+                out: products[point * plane..][..plane].as_mut_ptr(),
+                out_stride: row,
+            };
+            // SAFETY: `current` is a level of this CPU; the operands hold all rows and columns, and nobody writes to
+            // points now.
+            unsafe { (kernels.product)(&args) };
+        }
+        for (index, tile) in block.enumerate() {
+            let column = first * packing.columns;
+            let products = (&products[index * row..], plane);
+            self.store(
+                tile,
+                products,
+                column..packing.channels.min(column + row),
+                out,
+            );
+        }
+    }
+
+    /// Transforms a tile of products to outputs.
+    fn store(
+        &self,
+        tile: usize,
+        (products, plane): (&[f32], usize),
+        channels: std::ops::Range<usize>,
+        out: SharedMut,
+    ) {
+        let size = self.packing.tile;
+        let [height, width] = self.out_size;
+        let (image, [row, column]) = self.tiling.place(tile);
+        let rows = size.outputs().min(height - row);
+        let columns = size.outputs().min(width - column);
+        let pixel = self.packing.channels;
+        let start = ((image * height + row) * width + column) * pixel + channels.start;
+        let len = ((rows - 1) * width + columns - 1) * pixel + channels.len();
+        let null = std::ptr::null();
+        let args = ToOutputs {
+            points: products.as_ptr(),
+            plane,
+            channels: channels.len(),
+            out: out.at(start, len),
+            residual: self
+                .finish
+                .residual
+                .map_or(null, |values| values[start..][..len].as_ptr()),
+            bias: self
+                .finish
+                .bias
+                .map_or(null, |values| values[channels.clone()].as_ptr()),
+            clamp: self
+                .finish
+                .clamp
+                .unwrap_or([f32::NEG_INFINITY, f32::INFINITY]),
+            strides: [width * pixel, pixel],
+            size: [rows, columns],
+        };
+        // SAFETY: `current` is a level of this CPU; products hold whole registers, the outputs were just checked, and
+        // no two tasks share any.
+        unsafe { (Kernels::current().tile(size).output)(&args) };
+    }
+}

@@ -1,0 +1,289 @@
+//! Winograd's convolution for 3x3 kernels with stride 1: 2.25 or 4 times fewer multiplications than its definition.
+//!
+//! Activations are `[N, H, W, C]`, weights and their gradients `[O, C, 3, 3]`, all contiguous. A tile of the input is
+//! transformed to 16 or 36 points, at which the convolution is a product of matrices, tiles by channels with channels by
+//! filters; the products are transformed back to a tile of the output. The data gradient is the same with the filters
+//! turned and transposed; the weight gradient sums products of points over all tiles.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `transform` | the matrices of the algorithms |
+//! | `tiles`, `weights` | transforms of a tile and of a filter |
+//! | `products` | products at one point |
+//! | `kernels` | all of these for every SIMD level |
+//! | `tiling` | where tiles lie in the images |
+//! | `pack`, `correlate`, `weight_gradient` | the work cut into tasks |
+//!
+//! The errors of single outputs are larger than those of a direct convolution, since numbers are added that cancel: on
+//! normally distributed data by a factor of about 1 for [`Tile::Two`] and of 2 to 3 for [`Tile::Four`].
+//!
+//! Results don't depend on the number of threads, to the bit; between SIMD levels they may. Weights have to be packed
+//! and used at the same level.
+
+mod correlate;
+mod kernels;
+mod pack;
+mod products;
+mod tiles;
+mod tiling;
+mod transform;
+mod weight_gradient;
+mod weights;
+
+use crate::conv::Conv2dGeometry;
+use crate::error::{Error, Result, check_len};
+use crate::workspace::Workspace;
+use correlate::Correlation;
+use pack::Packing;
+use tiling::Tiling;
+use transform::Transform;
+use weight_gradient::WeightGradient;
+
+pub use super::conv::{Direction, Finish};
+
+/// Size of the output's tiles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Tile {
+    /// F(2x2, 3x3): 16 multiplications for 4 outputs instead of 36.
+    Two,
+    /// F(4x4, 3x3): 36 multiplications for 16 outputs instead of 144.
+    Four,
+}
+
+impl Tile {
+    /// Rows and columns of outputs.
+    fn outputs(self) -> usize {
+        match self {
+            Self::Two => transform::Two::OUTPUTS,
+            Self::Four => transform::Four::OUTPUTS,
+        }
+    }
+
+    /// Rows and columns of inputs, and of points.
+    fn extent(self) -> usize {
+        self.outputs() + 2
+    }
+
+    /// Points, each a product of matrices.
+    fn points(self) -> usize {
+        self.extent() * self.extent()
+    }
+}
+
+/// Whether the algorithm can compute a convolution: 3x3, stride 1, dilation 1, one group, padding of at most 2.
+///
+/// ```
+/// use tallow_kernels::channels_last::winograd;
+/// use tallow_kernels::conv::Conv2dGeometry;
+///
+/// let body = Conv2dGeometry::new(8, 64, [56, 56], 64, [3, 3], [1, 1], [1, 1], [1, 1], 1)?;
+/// assert!(winograd::suits(&body));
+/// assert!(!winograd::suits(&Conv2dGeometry { stride: [2, 2], ..body }));
+/// # Ok::<(), tallow_kernels::Error>(())
+/// ```
+pub fn suits(geometry: &Conv2dGeometry) -> bool {
+    geometry.kernel == [3, 3]
+        && geometry.stride == [1, 1]
+        && geometry.dilation == [1, 1]
+        && geometry.groups == 1
+        && geometry.padding.iter().all(|&padding| padding <= 2)
+        && geometry.check().is_ok()
+}
+
+/// Floats of the packed weights, at the SIMD level in force.
+pub fn packed_len(geometry: &Conv2dGeometry, direction: Direction, tile: Tile) -> usize {
+    Packing::new(geometry, direction, tile).len()
+}
+
+/// Transforms the weights `w: [O, C, 3, 3]` to what [`forward`] or [`backward_input`] multiplies with.
+///
+/// `packed` holds [`packed_len`] floats, best on a cache line as a [`Workspace`]'s buffers are.
+///
+/// # Errors
+/// [`Error::Geometry`] where the geometry doesn't [suit](suits), and [`Error::Length`] where a slice doesn't fit it.
+pub fn pack(
+    geometry: &Conv2dGeometry,
+    direction: Direction,
+    tile: Tile,
+    w: &[f32],
+    packed: &mut [f32],
+) -> Result<()> {
+    const KERNEL: &str = "winograd_pack";
+    let packing = Packing::new(geometry, direction, tile);
+    check_geometry(KERNEL, geometry)?;
+    check_len(KERNEL, "w", w, weight_len(geometry))?;
+    check_len(KERNEL, "packed", packed, packing.len())?;
+    packing.pack(w, packed);
+    Ok(())
+}
+
+/// `y = clamp(conv2d(x, w) + bias + residual)`, as `torch.nn.functional.conv2d`, with the weights [packed](pack) for
+/// [`Direction::Forward`].
+///
+/// `x: [N, H, W, C]`, `y: [N, H', W', O]`.
+///
+/// # Errors
+/// As for [`pack`].
+///
+/// ```
+/// use tallow_kernels::channels_last::winograd::{self, Direction, Finish, Tile};
+/// use tallow_kernels::conv::Conv2dGeometry;
+/// use tallow_kernels::workspace::Workspace;
+///
+/// let geometry = Conv2dGeometry::new(1, 1, [4, 4], 1, [3, 3], [1, 1], [0, 0], [1, 1], 1)?;
+/// let mut w = [0.0; 9];
+/// w[4] = 2.0;
+/// let mut packed = vec![0.0; winograd::packed_len(&geometry, Direction::Forward, Tile::Two)];
+/// winograd::pack(&geometry, Direction::Forward, Tile::Two, &w, &mut packed)?;
+/// let x: Vec<f32> = (0..16).map(|i| i as f32).collect();
+/// let mut y = [0.0; 4];
+/// let finish = Finish { bias: Some(&[1.0]), ..Finish::default() };
+/// winograd::forward(&geometry, Tile::Two, &x, &packed, &finish, &mut y, Workspace::global())?;
+/// assert_eq!(y, [11.0, 13.0, 19.0, 21.0]);
+/// # Ok::<(), tallow_kernels::Error>(())
+/// ```
+pub fn forward(
+    geometry: &Conv2dGeometry,
+    tile: Tile,
+    x: &[f32],
+    packed: &[f32],
+    finish: &Finish,
+    y: &mut [f32],
+    workspace: &Workspace,
+) -> Result<()> {
+    const KERNEL: &str = "winograd_forward";
+    let packing = Packing::new(geometry, Direction::Forward, tile);
+    check_geometry(KERNEL, geometry)?;
+    check_len(KERNEL, "x", x, input_len(geometry))?;
+    check_len(KERNEL, "packed", packed, packing.len())?;
+    check_len(KERNEL, "y", y, output_len(geometry))?;
+    if let Some(bias) = finish.bias {
+        check_len(KERNEL, "bias", bias, geometry.out_channels)?;
+    }
+    if let Some(residual) = finish.residual {
+        check_len(KERNEL, "residual", residual, y.len())?;
+    }
+    let correlation = Correlation {
+        packing,
+        tiling: tiling(geometry, Direction::Forward, tile),
+        source: x,
+        packed,
+        out_size: geometry.out_size(),
+        finish: *finish,
+    };
+    correlation.run(y, workspace);
+    Ok(())
+}
+
+/// `dx = gradient + add`: the gradient with respect to the input of [`forward`], from `dy`, that with respect to its
+/// sums, with the weights [packed](pack) for [`Direction::BackwardInput`].
+///
+/// `dy: [N, H', W', O]`, `add` and `dx: [N, H, W, C]`.
+///
+/// # Errors
+/// As for [`pack`].
+pub fn backward_input(
+    geometry: &Conv2dGeometry,
+    tile: Tile,
+    packed: &[f32],
+    dy: &[f32],
+    add: Option<&[f32]>,
+    dx: &mut [f32],
+    workspace: &Workspace,
+) -> Result<()> {
+    const KERNEL: &str = "winograd_backward_input";
+    let packing = Packing::new(geometry, Direction::BackwardInput, tile);
+    check_geometry(KERNEL, geometry)?;
+    check_len(KERNEL, "packed", packed, packing.len())?;
+    check_len(KERNEL, "dy", dy, output_len(geometry))?;
+    check_len(KERNEL, "dx", dx, input_len(geometry))?;
+    if let Some(add) = add {
+        check_len(KERNEL, "add", add, dx.len())?;
+    }
+    let correlation = Correlation {
+        packing,
+        tiling: tiling(geometry, Direction::BackwardInput, tile),
+        source: dy,
+        packed,
+        out_size: geometry.in_size,
+        finish: Finish {
+            residual: add,
+            ..Finish::default()
+        },
+    };
+    correlation.run(dx, workspace);
+    Ok(())
+}
+
+/// `dw: [O, C, 3, 3]`, the gradient with respect to the weight of [`forward`], summed over the batch.
+///
+/// `x: [N, H, W, C]`, `dy: [N, H', W', O]`.
+///
+/// # Errors
+/// As for [`pack`].
+pub fn backward_weight(
+    geometry: &Conv2dGeometry,
+    tile: Tile,
+    x: &[f32],
+    dy: &[f32],
+    dw: &mut [f32],
+    workspace: &Workspace,
+) -> Result<()> {
+    const KERNEL: &str = "winograd_backward_weight";
+    check_geometry(KERNEL, geometry)?;
+    check_len(KERNEL, "x", x, input_len(geometry))?;
+    check_len(KERNEL, "dy", dy, output_len(geometry))?;
+    check_len(KERNEL, "dw", dw, weight_len(geometry))?;
+    let out_size = geometry.out_size();
+    let gradient = WeightGradient {
+        tile,
+        inputs: tiling(geometry, Direction::Forward, tile),
+        outputs: Tiling::new(geometry.batch, out_size, out_size, tile.outputs(), [0, 0]),
+        x,
+        dy,
+        channels: geometry.in_channels,
+        filters: geometry.out_channels,
+    };
+    gradient.run(dw, workspace);
+    Ok(())
+}
+
+/// The tiles that a direction reads.
+fn tiling(geometry: &Conv2dGeometry, direction: Direction, tile: Tile) -> Tiling {
+    let (inputs, outputs) = (geometry.in_size, geometry.out_size());
+    let (read, written, before) = match direction {
+        Direction::Forward => (inputs, outputs, geometry.padding),
+        Direction::BackwardInput => (outputs, inputs, geometry.padding.map(|padding| 2 - padding)),
+    };
+    Tiling::new(geometry.batch, read, written, tile.outputs(), before)
+}
+
+fn input_len(geometry: &Conv2dGeometry) -> usize {
+    let [height, width] = geometry.in_size;
+    geometry.batch * height * width * geometry.in_channels
+}
+
+fn output_len(geometry: &Conv2dGeometry) -> usize {
+    let [height, width] = geometry.out_size();
+    geometry.batch * height * width * geometry.out_channels
+}
+
+fn weight_len(geometry: &Conv2dGeometry) -> usize {
+    geometry.out_channels * geometry.in_channels * weights::TAPS
+}
+
+fn check_geometry(kernel: &'static str, geometry: &Conv2dGeometry) -> Result<()> {
+    geometry.check()?;
+    if suits(geometry) {
+        return Ok(());
+    }
+    Err(Error::Geometry {
+        kernel,
+        problem: format!(
+            "kernel {:?}, stride {:?}, dilation {:?}, padding {:?} and {} groups, but Winograd's algorithm is for \
+             kernel [3, 3], stride [1, 1], dilation [1, 1], padding of at most 2 and one group; use the direct \
+             convolution",
+            geometry.kernel, geometry.stride, geometry.dilation, geometry.padding, geometry.groups
+        ),
+    })
+}

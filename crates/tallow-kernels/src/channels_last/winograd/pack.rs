@@ -1,0 +1,97 @@
+//! Packed weights: where they lie, and the tasks that make them.
+
+use super::kernels::Kernels;
+use super::weights::{PACK_ROWS, Pack, TAPS};
+use super::{Direction, Tile};
+use crate::conv::Conv2dGeometry;
+use crate::parallel;
+use crate::shared::SharedMut;
+
+/// A cache line between planes: their starts would else fall into the same cache sets.
+pub(super) const LINE: usize = 16;
+
+/// Packed weights `[panel][point][depth][columns]`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Packing {
+    pub(super) tile: Tile,
+    direction: Direction,
+    /// Channels that are summed over.
+    pub(super) depth: usize,
+    /// Channels of the output.
+    pub(super) channels: usize,
+    /// Channels of a panel.
+    pub(super) columns: usize,
+}
+
+impl Packing {
+    pub(super) fn new(geometry: &Conv2dGeometry, direction: Direction, tile: Tile) -> Self {
+        let (depth, channels) = match direction {
+            Direction::Forward => (geometry.in_channels, geometry.out_channels),
+            Direction::BackwardInput => (geometry.out_channels, geometry.in_channels),
+        };
+        Self {
+            tile,
+            direction,
+            depth,
+            channels,
+            columns: Kernels::current().columns,
+        }
+    }
+
+    pub(super) fn panels(&self) -> usize {
+        self.channels.div_ceil(self.columns)
+    }
+
+    /// Floats from one point of a panel to the next.
+    pub(super) fn plane(&self) -> usize {
+        self.depth * self.columns + LINE
+    }
+
+    /// Floats of a panel.
+    pub(super) fn panel(&self) -> usize {
+        self.tile.points() * self.plane()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.panels() * self.panel()
+    }
+
+    pub(super) fn pack(&self, w: &[f32], packed: &mut [f32]) {
+        let packed = SharedMut::new(packed);
+        let chunks = self.depth.div_ceil(PACK_ROWS);
+        let grain = parallel::grain(self.tile.points() * PACK_ROWS * self.columns);
+        let items = self.panels() * chunks;
+        parallel::for_each(items, grain, 0..items, |_, range| {
+            for item in range {
+                self.pack_chunk(w, item / chunks, item % chunks * PACK_ROWS, packed);
+            }
+        });
+    }
+
+    /// Packs rows `first..` of a panel.
+    fn pack_chunk(&self, w: &[f32], panel: usize, first: usize, packed: SharedMut) {
+        let kernels = Kernels::current().tile(self.tile);
+        let column = panel * self.columns;
+        let rows = PACK_ROWS.min(self.depth - first);
+        let columns = self.columns.min(self.channels - column);
+        let strides = match self.direction {
+            Direction::Forward => [TAPS, self.depth * TAPS],
+            Direction::BackwardInput => [self.channels * TAPS, TAPS],
+        };
+        let start = first * strides[0] + column * strides[1];
+        let end = start + (rows - 1) * strides[0] + (columns - 1) * strides[1] + TAPS;
+        let (plane, from) = (self.plane(), panel * self.panel() + first * self.columns);
+        let len = (self.tile.points() - 1) * plane + rows * self.columns;
+        let args = Pack {
+            weights: w[start..end].as_ptr(),
+            strides,
+            rows,
+            columns,
+            flip: matches!(self.direction, Direction::BackwardInput),
+            out: packed.at(from, len),
+            plane,
+        };
+        // SAFETY: `current` is a level of this CPU; both ranges were just checked, and no two chunks share elements.
+        unsafe { (kernels.pack)(&args) };
+    }
+}

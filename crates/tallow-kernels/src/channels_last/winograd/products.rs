@@ -1,0 +1,163 @@
+//! The products of one point's plane: tiles by channels with packed weights, and tiles summed over for gradients.
+//!
+//! As `channels_last::micro`, but with operands whose rows are evenly spaced, so that no table of pointers is built
+//! for each of the 16 or 36 points.
+
+#![allow(
+    clippy::needless_range_loop,
+    reason = "indices are those of the formulas"
+)]
+
+use crate::registers::Lanes;
+
+/// Terms of a sum that are added up from zero before they meet the rest: the error grows with their number.
+pub(super) const CHUNK: usize = 128;
+
+/// `out[panel][i][j] = sum over k of a[i][k] * b[panel][k][j]`.
+///
+/// Every pointer must be valid for what its field says.
+pub(super) struct Product {
+    /// Rows of `a`, and of `out`.
+    pub(super) rows: usize,
+    /// Length of the sums.
+    pub(super) depth: usize,
+    /// Panels of columns.
+    pub(super) panels: usize,
+    /// `rows` rows of `depth` floats.
+    pub(super) a: *const f32,
+    /// Floats from one row of `a` to the next.
+    pub(super) a_stride: usize,
+    /// `[depth][columns]` a panel.
+    pub(super) b: *const f32,
+    /// Floats from one panel of `b` to the next.
+    pub(super) b_panel: usize,
+    /// `rows` rows of `panels * columns` floats.
+    pub(super) out: *mut f32,
+    /// Floats from one row of `out` to the next.
+    pub(super) out_stride: usize,
+}
+
+/// `out[i][j] (+)= sum over p of a[p][i] * b[p][j]`.
+///
+/// Every pointer must be valid for what its field says.
+pub(super) struct Reduction {
+    /// Length of the sums.
+    pub(super) depth: usize,
+    /// Rows of `out`.
+    pub(super) rows: usize,
+    /// Panels of columns of `out` and `b`.
+    pub(super) panels: usize,
+    /// `depth` rows of `rows` floats.
+    pub(super) a: *const f32,
+    /// Floats from one row of `a` to the next.
+    pub(super) a_stride: usize,
+    /// `depth` rows of `panels * columns` floats.
+    pub(super) b: *const f32,
+    /// Floats from one row of `b` to the next.
+    pub(super) b_stride: usize,
+    /// `rows` rows of `panels * columns` floats.
+    pub(super) out: *mut f32,
+    /// Floats from one row of `out` to the next.
+    pub(super) out_stride: usize,
+    /// Add to what `out` holds.
+    pub(super) accumulate: bool,
+}
+
+/// Rows of the next register tile where `left` are left: no tile is so low that it waits for its own sums.
+#[inline(always)]
+pub(super) fn tile_rows(left: usize, most: usize) -> usize {
+    if left >= 2 * most {
+        most
+    } else if left > most {
+        left.div_ceil(2)
+    } else {
+        left
+    }
+}
+
+/// `sums[i][j] += a[i * spacing] * b[j]`, once for each of `depth` steps along `a` and `b`.
+#[inline(always)]
+unsafe fn multiply<L: Lanes, const ROWS: usize, const VECTORS: usize>(
+    depth: usize,
+    (mut a, spacing, a_step): (*const f32, usize, usize),
+    (mut b, b_step): (*const f32, usize),
+) -> [[L::Vector; VECTORS]; ROWS] {
+    // SAFETY: the caller has the level, and pointers that are valid for all steps.
+    unsafe {
+        let mut sums = [[L::splat(0.0); VECTORS]; ROWS];
+        for _ in 0..depth {
+            let mut columns = [L::splat(0.0); VECTORS];
+            for j in 0..VECTORS {
+                columns[j] = L::load(b.add(j * L::COUNT));
+            }
+            for i in 0..ROWS {
+                let value = L::splat(*a.add(i * spacing));
+                for j in 0..VECTORS {
+                    sums[i][j] = L::multiply_add(value, columns[j], sums[i][j]);
+                }
+            }
+            a = a.add(a_step);
+            b = b.add(b_step);
+        }
+        sums
+    }
+}
+
+/// Writes a tile of sums, or adds it to what is there.
+#[inline(always)]
+unsafe fn store<L: Lanes, const ROWS: usize, const VECTORS: usize>(
+    sums: &[[L::Vector; VECTORS]; ROWS],
+    out: *mut f32,
+    stride: usize,
+    accumulate: bool,
+) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        for i in 0..ROWS {
+            for j in 0..VECTORS {
+                let to = out.add(i * stride + j * L::COUNT);
+                let sum = if accumulate {
+                    L::add(sums[i][j], L::load(to))
+                } else {
+                    sums[i][j]
+                };
+                L::store(to, sum);
+            }
+        }
+    }
+}
+
+/// One register tile of a [`Product`].
+#[inline(always)]
+pub(super) unsafe fn product_tile<L: Lanes, const ROWS: usize, const VECTORS: usize>(
+    args: &Product,
+    (row, panel): (usize, usize),
+    (first, depth): (usize, usize),
+) {
+    let columns = VECTORS * L::COUNT;
+    // SAFETY: inside the operands that the caller's fields describe.
+    unsafe {
+        let a = args.a.add(row * args.a_stride + first);
+        let b = args.b.add(panel * args.b_panel + first * columns);
+        let sums = multiply::<L, ROWS, VECTORS>(depth, (a, args.a_stride, 1), (b, columns));
+        let out = args.out.add(row * args.out_stride + panel * columns);
+        store::<L, ROWS, VECTORS>(&sums, out, args.out_stride, first > 0);
+    }
+}
+
+/// One register tile of a [`Reduction`].
+#[inline(always)]
+pub(super) unsafe fn reduction_tile<L: Lanes, const ROWS: usize, const VECTORS: usize>(
+    args: &Reduction,
+    (row, panel): (usize, usize),
+) {
+    let columns = VECTORS * L::COUNT;
+    // SAFETY: inside the operands that the caller's fields describe.
+    unsafe {
+        let (a, b) = (args.a.add(row), args.b.add(panel * columns));
+        let sums =
+            multiply::<L, ROWS, VECTORS>(args.depth, (a, 1, args.a_stride), (b, args.b_stride));
+        let out = args.out.add(row * args.out_stride + panel * columns);
+        store::<L, ROWS, VECTORS>(&sums, out, args.out_stride, args.accumulate);
+    }
+}
