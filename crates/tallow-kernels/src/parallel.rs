@@ -170,3 +170,8 @@ where
 fn halfway(items: usize, grain: usize) -> usize {
     items.div_ceil(grain) / 2 * grain
 }
+
+/// Threads of the pool that work would run on.
+pub fn threads() -> usize {
+    rayon::current_num_threads()
+}

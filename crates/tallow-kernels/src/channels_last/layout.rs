@@ -1,7 +1,7 @@
 //! Changing the order of an image's axes: `[N, C, H, W]` to `[N, H, W, C]` and back.
 //!
-//! Both are transpositions of a matrix a sample. A leaf writes whole rows of the result, 16 at a time, so that each
-//! cache line that it reads is used up before it is dropped.
+//! Both are transpositions of a matrix a sample. A leaf writes whole rows of the result, at least 16 at a time,
+//! so that each cache line that it reads is used up before it is dropped.
 
 use crate::error::{Result, check_len};
 use crate::parallel::{for_each, grain, rows};
@@ -72,7 +72,7 @@ fn transpose([batch, height, width]: [usize; 3], x: &[f32], y: &mut [f32]) {
         return;
     }
     // Whole blocks of rows, so that a leaf seldom ends within one.
-    let leaf_rows = grain(height).next_multiple_of(ROWS);
+    let leaf_rows = grain(height).next_multiple_of(block_rows(height));
     for_each(batch * width, leaf_rows, rows(y, height), |first, y| {
         let leaf = match height {
             2 => interleave::<Two>,
@@ -159,15 +159,20 @@ fn separate_planes<const PLANES: usize>(x: &[f32], y: &mut [f32]) {
     }
 }
 
-/// Rows of the result that are written at a time: what a cache line of the operand goes into.
-const ROWS: usize = 16;
+/// Rows of the result that are written at a time: as many as the first-level cache holds, since runs of the operand
+/// then are long; at least what one cache line of it goes into.
+#[inline(always)]
+fn block_rows(height: usize) -> usize {
+    (4096 / height).clamp(16, 128).next_multiple_of(16)
+}
 
 dispatch! {
     /// Rows of the result, from `first` on, of one sample.
     fn rows_leaf<I>(sizes: [usize; 2], x: &[f32], first: usize, y: &mut [f32]) {
         let [height, width] = sizes;
-        for (block, y) in y.chunks_mut(ROWS * height).enumerate() {
-            let first = first + block * ROWS;
+        let rows = block_rows(height);
+        for (block, y) in y.chunks_mut(rows * height).enumerate() {
+            let first = first + block * rows;
             let count = y.len() / height;
             for row in (0..height).step_by(8) {
                 let tall = (height - row).min(8);

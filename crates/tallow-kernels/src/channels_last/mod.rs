@@ -8,6 +8,7 @@
 //! | [`conv`] | convolution and its gradients |
 //! | [`winograd`] | 3x3 convolutions with a quarter of the multiplications |
 //! | [`norm`] | batch norm in one pass each: statistics, scale and shift with activation and residual, gradients |
+//! | [`pool`] | pools over windows and adaptive bins, and their gradients |
 //! | [`layout`] | from channels first to channels last and back |
 //! | `micro` | the innermost loops |
 //!
@@ -18,4 +19,5 @@ pub mod conv;
 pub mod layout;
 mod micro;
 pub mod norm;
+pub mod pool;
 pub mod winograd;

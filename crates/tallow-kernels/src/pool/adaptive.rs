@@ -27,7 +27,7 @@ pub struct AdaptivePool2dGeometry {
 
 impl AdaptivePool2dGeometry {
     /// Elements of an input plane and of an output plane.
-    fn check(&self, kernel: &'static str) -> Result<[usize; 2]> {
+    pub(crate) fn check(&self, kernel: &'static str) -> Result<[usize; 2]> {
         if self.in_size.contains(&0) || self.out_size.contains(&0) {
             let problem = format!(
                 "planes of {:?} can't be divided into {:?} bins; all sizes have to be at least 1",

@@ -68,7 +68,7 @@ pub fn avg_pool2d_backward(
     Ok(())
 }
 
-fn check_geometry(kernel: &'static str, geometry: &Pool2dGeometry) -> Result<()> {
+pub(crate) fn check_geometry(kernel: &'static str, geometry: &Pool2dGeometry) -> Result<()> {
     geometry.check()?;
     if geometry.dilation == [1, 1] {
         return Ok(());
@@ -82,7 +82,7 @@ fn check_geometry(kernel: &'static str, geometry: &Pool2dGeometry) -> Result<()>
 
 /// Pixels along one axis that a window is divided by.
 #[inline(always)]
-fn counted(axis: &Axis, window: usize, count_include_pad: bool) -> usize {
+pub(crate) fn counted(axis: &Axis, window: usize, count_include_pad: bool) -> usize {
     let start = window * axis.stride;
     let end = (start + axis.kernel).min(axis.input + 2 * axis.padding);
     if count_include_pad {

@@ -13,6 +13,7 @@ pub use adaptive::{
     adaptive_max_pool2d_backward,
 };
 pub use average::{avg_pool2d, avg_pool2d_backward};
+pub(crate) use average::{check_geometry as check_average_geometry, counted};
 pub use max::{max_pool2d, max_pool2d_backward};
 
 use std::ops::Range;
@@ -107,7 +108,7 @@ impl Pool2dGeometry {
         [self.in_size, self.out_size()].map(|[height, width]| height * width)
     }
 
-    fn axes(&self) -> [Axis; 2] {
+    pub(crate) fn axes(&self) -> [Axis; 2] {
         [0, 1].map(|axis| {
             Axis {
                 input: self.in_size[axis],
@@ -124,13 +125,13 @@ impl Pool2dGeometry {
 
 /// One dimension of a pooling.
 #[derive(Debug, Clone, Copy)]
-struct Axis {
-    input: usize,
-    output: usize,
-    kernel: usize,
-    stride: usize,
-    padding: usize,
-    dilation: usize,
+pub(crate) struct Axis {
+    pub(crate) input: usize,
+    pub(crate) output: usize,
+    pub(crate) kernel: usize,
+    pub(crate) stride: usize,
+    pub(crate) padding: usize,
+    pub(crate) dilation: usize,
 }
 
 impl Axis {
@@ -217,7 +218,7 @@ impl Axis {
 
     /// The taps of a window that lie in the input.
     #[inline(always)]
-    fn taps(&self, window: usize) -> Range<usize> {
+    pub(crate) fn taps(&self, window: usize) -> Range<usize> {
         // Divisions are slow, and hardly any pooling is dilated.
         let steps = |pixels: usize| match self.dilation {
             1 => pixels,
@@ -231,7 +232,7 @@ impl Axis {
 
     /// The pixel of a tap of a window; the tap has to be one of [`Self::taps`].
     #[inline(always)]
-    fn pixel(&self, window: usize, tap: usize) -> usize {
+    pub(crate) fn pixel(&self, window: usize, tap: usize) -> usize {
         window * self.stride + tap * self.dilation - self.padding
     }
 
