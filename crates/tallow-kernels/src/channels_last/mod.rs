@@ -8,6 +8,7 @@
 //! | `micro` | the innermost loops |
 //! | [`layout`] | from channels first to channels last and back |
 //! | [`norm`] | batch norm in one pass each: statistics, scale and shift with activation and residual, gradients |
+//! | [`pointwise`] | several elementwise steps in one pass |
 //! | [`pool`] | maximum and average over windows and adaptive bins, with gradients |
 //!
 //! Results don't depend on the number of threads, to the bit, and nothing is allocated apart from what a
@@ -17,4 +18,5 @@ pub mod layout;
 #[allow(dead_code, reason = "the kernels that use it follow")]
 mod micro;
 pub mod norm;
+pub mod pointwise;
 pub mod pool;

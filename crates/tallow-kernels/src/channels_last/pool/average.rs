@@ -98,7 +98,7 @@ fn forward(
 ) -> Result<()> {
     windows.check_input(kernel, "x", x)?;
     windows.check_output(kernel, "y", y)?;
-    let [height, width] = windows.out_size();
+    let [height, width] = windows.out_size;
     let count = windows.batch * height;
     let y = rows(y, width * windows.channels);
     for_each(count, windows.grain(count), y, |first, y| {
@@ -112,8 +112,8 @@ dispatch! {
     fn forward_leaf<I>(
         windows: &Windows, count_include_pad: bool, first: usize, x: &[f32], y: Rows<&mut [f32]>
     ) {
-        let [in_height, in_width] = windows.in_size();
-        let out_height = windows.out_size()[0];
+        let [in_height, in_width] = windows.in_size;
+        let out_height = windows.out_size[0];
         let channels = windows.channels;
         let [down, across] = &windows.axes;
         for (i, y) in y.data.chunks_exact_mut(y.width).enumerate() {
@@ -194,7 +194,7 @@ fn backward(
 ) -> Result<()> {
     windows.check_output(kernel, "dy", dy)?;
     windows.check_input(kernel, "dx", dx)?;
-    let [height, width] = windows.in_size();
+    let [height, width] = windows.in_size;
     let count = windows.batch * height;
     let dx = rows(dx, width * windows.channels);
     for_each(count, windows.grain(count), dx, |first, dx| {
@@ -208,8 +208,8 @@ dispatch! {
     fn backward_leaf<I>(
         windows: &Windows, count_include_pad: bool, first: usize, dy: &[f32], dx: Rows<&mut [f32]>
     ) {
-        let in_height = windows.in_size()[0];
-        let [out_height, out_width] = windows.out_size();
+        let in_height = windows.in_size[0];
+        let [out_height, out_width] = windows.out_size;
         let channels = windows.channels;
         let [down, across] = &windows.axes;
         for (i, dx) in dx.data.chunks_exact_mut(dx.width).enumerate() {
