@@ -56,7 +56,7 @@ pub enum Operand<'a> {
 /// Runs `program` for each element of `out`.
 ///
 /// # Errors
-/// [`Error::Geometry`] where `inputs` are fewer or more than the program's, or a repeated row doesn't divide the output;
+/// [`Error::Geometry`] where `inputs` are fewer or more than the program's, or a repeated row doesn't divide `out`;
 /// [`Error::Length`] for a slice of another length than `out`.
 pub fn run(program: &Program, inputs: &[Operand<'_>], out: &mut [f32]) -> Result<()> {
     check(program, inputs, out.len())?;

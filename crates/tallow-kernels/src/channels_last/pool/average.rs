@@ -64,8 +64,8 @@ pub fn adaptive_avg_pool2d(
     forward(KERNEL, &windows, false, x, y)
 }
 
-/// Gradient of [`adaptive_avg_pool2d`]: each pixel of `dx` of `[N, H, W, C]` gets its share of the `dy` of the bins that
-/// it lies in.
+/// Gradient of [`adaptive_avg_pool2d`]: each pixel of `dx` of `[N, H, W, C]` gets its share of the `dy` of the bins
+/// that it lies in.
 ///
 /// # Errors
 /// As [`adaptive_avg_pool2d`].
@@ -214,11 +214,13 @@ dispatch! {
         let [down, across] = &windows.axes;
         for (i, dx) in dx.data.chunks_exact_mut(dx.width).enumerate() {
             let (image, row) = ((first + i) / in_height, (first + i) % in_height);
+            let window_rows = down.windows(row);
             for (column, dx) in dx.chunks_exact_mut(channels).enumerate() {
+                let window_columns = across.windows(column);
                 let mut written = false;
-                for window_row in down.windows(row) {
+                for window_row in window_rows.clone() {
                     let height = divisor(down, window_row, count_include_pad);
-                    for window_column in across.windows(column) {
+                    for window_column in window_columns.clone() {
                         let count = height * divisor(across, window_column, count_include_pad);
                         let at = (image * out_height + window_row) * out_width + window_column;
                         let dy = &dy[at * channels..][..channels];

@@ -418,11 +418,13 @@ dispatch! {
         let kernel_width = windows.kernel[1];
         for (i, dx) in dx.data.chunks_exact_mut(dx.width).enumerate() {
             let (image, row) = ((first + i) / in_height, (first + i) % in_height);
+            let window_rows = down.windows(row);
             for (column, dx) in dx.chunks_exact_mut(channels).enumerate() {
+                let window_columns = across.windows(column);
                 let mut written = false;
-                for window_row in down.windows(row) {
+                for window_row in window_rows.clone() {
                     let Some(row_tap) = down.tap(window_row, row) else { continue };
-                    for window_column in across.windows(column) {
+                    for window_column in window_columns.clone() {
                         let Some(column_tap) = across.tap(window_column, column) else { continue };
                         let at = (image * out_height + window_row) * out_width + window_column;
                         let at = at * channels..(at + 1) * channels;
