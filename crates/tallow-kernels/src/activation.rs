@@ -35,16 +35,7 @@ pub enum Activation {
 /// [`Error::Length`](crate::Error::Length) unless `y` is as long as `x`.
 pub fn forward(act: Activation, x: &[f32], y: &mut [f32]) -> Result<()> {
     check_len("activation forward", "y", y, x.len())?;
-    let leaf = match act {
-        Activation::Relu => value_leaf::<Relu>,
-        Activation::Relu6 => value_leaf::<Relu6>,
-        Activation::Gelu => value_leaf::<Gelu>,
-        Activation::GeluTanh => value_leaf::<GeluTanh>,
-        Activation::Silu => value_leaf::<Silu>,
-        Activation::Sigmoid => value_leaf::<Sigmoid>,
-        Activation::Tanh => value_leaf::<Tanh>,
-        Activation::Hardswish => value_leaf::<Hardswish>,
-    };
+    let leaf = values(act);
     for_each(x.len(), LEAF, (x, y), |_, (x, y)| leaf(x, y));
     Ok(())
 }
@@ -56,7 +47,28 @@ pub fn forward(act: Activation, x: &[f32], y: &mut [f32]) -> Result<()> {
 pub fn backward(act: Activation, x: &[f32], dy: &[f32], dx: &mut [f32]) -> Result<()> {
     check_len("activation backward", "dy", dy, x.len())?;
     check_len("activation backward", "dx", dx, x.len())?;
-    let leaf = match act {
+    let leaf = gradients(act);
+    for_each(x.len(), LEAF, (x, dy, dx), |_, (x, dy, dx)| leaf(x, dy, dx));
+    Ok(())
+}
+
+/// The loop of [`forward`] over `x` and `y`.
+pub(crate) fn values(act: Activation) -> fn(&[f32], &mut [f32]) {
+    match act {
+        Activation::Relu => value_leaf::<Relu>,
+        Activation::Relu6 => value_leaf::<Relu6>,
+        Activation::Gelu => value_leaf::<Gelu>,
+        Activation::GeluTanh => value_leaf::<GeluTanh>,
+        Activation::Silu => value_leaf::<Silu>,
+        Activation::Sigmoid => value_leaf::<Sigmoid>,
+        Activation::Tanh => value_leaf::<Tanh>,
+        Activation::Hardswish => value_leaf::<Hardswish>,
+    }
+}
+
+/// The loop of [`backward`] over `x`, `dy` and `dx`.
+pub(crate) fn gradients(act: Activation) -> fn(&[f32], &[f32], &mut [f32]) {
+    match act {
         Activation::Relu => gradient_leaf::<Relu>,
         Activation::Relu6 => gradient_leaf::<Relu6>,
         Activation::Gelu => gradient_leaf::<Gelu>,
@@ -65,9 +77,7 @@ pub fn backward(act: Activation, x: &[f32], dy: &[f32], dx: &mut [f32]) -> Resul
         Activation::Sigmoid => gradient_leaf::<Sigmoid>,
         Activation::Tanh => gradient_leaf::<Tanh>,
         Activation::Hardswish => gradient_leaf::<Hardswish>,
-    };
-    for_each(x.len(), LEAF, (x, dy, dx), |_, (x, dy, dx)| leaf(x, dy, dx));
-    Ok(())
+    }
 }
 
 /// One function of one variable.

@@ -14,12 +14,12 @@ pub(crate) trait Pairing {
 }
 
 /// A function of one number and up to two constants.
-trait Mapping {
+pub(crate) trait Mapping {
     fn apply<I: Isa>(x: f32, p: f32, q: f32) -> f32;
 }
 
 dispatch! {
-    fn pair_leaf<I, P: Pairing>(a: &[f32], b: &[f32], y: &mut [f32]) {
+    pub(crate) fn pair_leaf<I, P: Pairing>(a: &[f32], b: &[f32], y: &mut [f32]) {
         for ((y, &a), &b) in y.iter_mut().zip(a).zip(b) {
             *y = P::apply::<I>(a, b);
         }
@@ -36,7 +36,7 @@ dispatch! {
 }
 
 dispatch! {
-    fn map_leaf<I, M: Mapping>(x: &[f32], p: f32, q: f32, y: &mut [f32]) {
+    pub(crate) fn map_leaf<I, M: Mapping>(x: &[f32], p: f32, q: f32, y: &mut [f32]) {
         for (y, &x) in y.iter_mut().zip(x) {
             *y = M::apply::<I>(x, p, q);
         }
@@ -167,7 +167,7 @@ pub fn axpy(a: f32, x: &[f32], y: &mut [f32]) -> Result<()> {
     Ok(())
 }
 
-struct Scale;
+pub(crate) struct Scale;
 
 impl Mapping for Scale {
     #[inline(always)]
@@ -191,7 +191,7 @@ pub fn scale_assign(x: &mut [f32], factor: f32) {
     });
 }
 
-struct Shift;
+pub(crate) struct Shift;
 
 impl Mapping for Shift {
     #[inline(always)]

@@ -10,6 +10,7 @@
 //! | [`norm`] | batch norm in one pass each: statistics, scale and shift with activation and residual, gradients |
 //! | [`pool`] | pools over windows and adaptive bins, and their gradients |
 //! | [`layout`] | from channels first to channels last and back |
+//! | [`pointwise`] | elementwise steps as one program |
 //! | `micro` | the innermost loops |
 //!
 //! Results don't depend on the number of threads, to the bit, and nothing is allocated apart from what a
@@ -19,5 +20,6 @@ pub mod conv;
 pub mod layout;
 mod micro;
 pub mod norm;
+pub mod pointwise;
 pub mod pool;
 pub mod winograd;

@@ -13,6 +13,27 @@
 //!
 //! A layer with running statistics that it doesn't change needs [`fold`] and [`normalize`], and [`backward_frozen`].
 //!
+//! ```
+//! use tallow_kernels::channels_last::norm::*;
+//! use tallow_kernels::workspace::Workspace;
+//!
+//! // Three rows of two channels.
+//! let x = [1.0, 10.0, 2.0, 10.0, 3.0, 40.0];
+//! let workspace = Workspace::new();
+//! let [mut mean, mut var, mut scale, mut shift] = [[0.0; 2]; 4];
+//! batch_stats(2, &x, &mut mean, &mut var, &workspace)?;
+//! assert_eq!(mean, [2.0, 20.0]);
+//!
+//! let statistics = Statistics { mean: &mean, var: &var, eps: 1e-5 };
+//! fold(statistics, None, None, &mut scale, &mut shift)?;
+//! let affine = Affine { scale: &scale, shift: &shift };
+//! let mut y = [0.0; 6];
+//! normalize(2, &x, affine, Residual::None, Clamp::Relu, &mut y)?;
+//! assert_eq!(y[..3], [0.0, 0.0, 0.0]);
+//! assert!((y[4] - 1.5f32.sqrt()).abs() < 1e-4);
+//! # Ok::<(), tallow_kernels::Error>(())
+//! ```
+//!
 //! # Accuracy
 //!
 //! Columns are summed in `f32` over at most 64 rows, as differences from a number near the mean; these sums are

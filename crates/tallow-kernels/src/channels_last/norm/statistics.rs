@@ -117,25 +117,13 @@ dispatch! {
             let count = block.len() / width;
             let (block, rest) = block.split_at(count * width);
             if count > 0 {
-                let start = before;
                 for column in (0..width).step_by(TILE) {
                     let len = TILE.min(width - column);
                     let mut sums = [[0.0; TILE]; 2];
                     block_sums::<I>(block, width, column, len, &mut sums);
-                    let shift = &block[column..][..len];
-                    // A wide row's copies one after another, or else one part of the channels.
-                    before = start;
-                    let part = len.min(channels);
-                    for copy in 0..len / part {
-                        let share = Share::new(before, count);
-                        let at = copy * part..(copy + 1) * part;
-                        let (shift, sums) = (&shift[at.clone()], [&sums[0][at.clone()], &sums[1][at]]);
-                        let (mean, squares) =
-                            (&mut mean[column % channels..][..part], &mut squares[column % channels..][..part]);
-                        join_block(share, shift, sums, mean, squares);
-                        before += count;
-                    }
+                    join_copies(tiling, before, count, &block[column..][..len], column, &sums, mean, squares);
                 }
+                before += count * tiling.copies;
             }
             for row in rest.chunks_exact(channels) {
                 let share = Share::new(before, 1);
@@ -145,6 +133,35 @@ dispatch! {
                 before += 1;
             }
         }
+    }
+}
+
+/// Joins what a wide row's columns from `column` on hold: all copies of the channels, one after another, or else a part
+/// of the channels.
+#[inline(always)]
+fn join_copies(
+    tiling: Tiling,
+    before: usize,
+    count: usize,
+    shift: &[f32],
+    column: usize,
+    [sums, square_sums]: &[[f32; TILE]; 2],
+    mean: &mut [f64],
+    squares: &mut [f64],
+) {
+    let part = shift.len().min(tiling.channels);
+    let first = column % tiling.channels;
+    let (mean, squares) = (&mut mean[first..][..part], &mut squares[first..][..part]);
+    for (copy, shift) in shift.chunks_exact(part).enumerate() {
+        let at = copy * part..(copy + 1) * part;
+        let share = Share::new(before + copy * count, count);
+        join_block(
+            share,
+            shift,
+            [&sums[at.clone()], &square_sums[at]],
+            mean,
+            squares,
+        );
     }
 }
 

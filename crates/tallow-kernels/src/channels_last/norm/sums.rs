@@ -18,8 +18,9 @@ pub struct Sums<'a> {
     pub g_xhat: &'a [f32],
 }
 
-/// Writes the gradients of bias, `sum(g)`, and weight, `sum(g xhat)`, each of `[C]`, where `g` is `dy` where `mask` lets
-/// it pass and `xhat = (x - mean) / sqrt(var + eps)`; `dy` and `x` are `[rows, C]`.
+/// Writes the gradients of bias, `sum(g)`, and weight, `sum(g xhat)`, each of `[C]`.
+///
+/// `g` is `dy` where `mask` lets it pass and `xhat = (x - mean) / sqrt(var + eps)`; `dy` and `x` are `[rows, C]`.
 ///
 /// # Errors
 /// [`Error::Geometry`](crate::Error::Geometry) where `x` isn't whole rows of `channels`;

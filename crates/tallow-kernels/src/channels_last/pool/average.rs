@@ -64,8 +64,8 @@ pub fn adaptive_avg_pool2d(
     forward(KERNEL, &windows, false, x, y)
 }
 
-/// Gradient of [`adaptive_avg_pool2d`]: each pixel of `dx` of `[N, H, W, C]` gets its share of the `dy` of the bins that
-/// it lies in.
+/// Gradient of [`adaptive_avg_pool2d`]: each pixel of `dx` of `[N, H, W, C]` gets its share of the `dy` of the bins
+/// that it lies in.
 ///
 /// # Errors
 /// As [`adaptive_avg_pool2d`].
@@ -98,7 +98,7 @@ fn forward(
 ) -> Result<()> {
     windows.check_input(kernel, "x", x)?;
     windows.check_output(kernel, "y", y)?;
-    let [height, width] = windows.out_size();
+    let [height, width] = windows.out_size;
     let count = windows.batch * height;
     let y = rows(y, width * windows.channels);
     for_each(count, windows.grain(count), y, |first, y| {
@@ -112,8 +112,8 @@ dispatch! {
     fn forward_leaf<I>(
         windows: &Windows, count_include_pad: bool, first: usize, x: &[f32], y: Rows<&mut [f32]>
     ) {
-        let [in_height, in_width] = windows.in_size();
-        let out_height = windows.out_size()[0];
+        let [in_height, in_width] = windows.in_size;
+        let out_height = windows.out_size[0];
         let channels = windows.channels;
         let [down, across] = &windows.axes;
         for (i, y) in y.data.chunks_exact_mut(y.width).enumerate() {
@@ -194,7 +194,7 @@ fn backward(
 ) -> Result<()> {
     windows.check_output(kernel, "dy", dy)?;
     windows.check_input(kernel, "dx", dx)?;
-    let [height, width] = windows.in_size();
+    let [height, width] = windows.in_size;
     let count = windows.batch * height;
     let dx = rows(dx, width * windows.channels);
     for_each(count, windows.grain(count), dx, |first, dx| {
@@ -208,17 +208,19 @@ dispatch! {
     fn backward_leaf<I>(
         windows: &Windows, count_include_pad: bool, first: usize, dy: &[f32], dx: Rows<&mut [f32]>
     ) {
-        let in_height = windows.in_size()[0];
-        let [out_height, out_width] = windows.out_size();
+        let in_height = windows.in_size[0];
+        let [out_height, out_width] = windows.out_size;
         let channels = windows.channels;
         let [down, across] = &windows.axes;
         for (i, dx) in dx.data.chunks_exact_mut(dx.width).enumerate() {
             let (image, row) = ((first + i) / in_height, (first + i) % in_height);
+            let window_rows = down.windows(row);
             for (column, dx) in dx.chunks_exact_mut(channels).enumerate() {
+                let window_columns = across.windows(column);
                 let mut written = false;
-                for window_row in down.windows(row) {
+                for window_row in window_rows.clone() {
                     let height = divisor(down, window_row, count_include_pad);
-                    for window_column in across.windows(column) {
+                    for window_column in window_columns.clone() {
                         let count = height * divisor(across, window_column, count_include_pad);
                         let at = (image * out_height + window_row) * out_width + window_column;
                         let dy = &dy[at * channels..][..channels];

@@ -1,5 +1,7 @@
 //! Maximum over windows.
 
+use std::ops::Range;
+
 use super::windows::Windows;
 use crate::error::{Error, Result};
 use crate::parallel::{Rows, for_each, rows};
@@ -156,7 +158,7 @@ fn nowhere(len: usize) -> Vec<()> {
 }
 
 fn check_positions<P: Kept>(kernel: &'static str, windows: &Windows) -> Result<()> {
-    let [height, width] = windows.kernel();
+    let [height, width] = windows.kernel;
     if height
         .checked_mul(width)
         .is_some_and(|taps| taps <= P::MOST)
@@ -182,7 +184,7 @@ fn forward<P: Kept>(
     windows.check_input(kernel, "x", x)?;
     windows.check_output(kernel, "y", y)?;
     windows.check_output(kernel, "positions", positions)?;
-    let [height, width] = windows.out_size();
+    let [height, width] = windows.out_size;
     let (count, width) = (windows.batch * height, width * windows.channels);
     let data = (rows(y, width), rows(positions, width));
     for_each(
@@ -201,84 +203,150 @@ dispatch! {
     fn forward_leaf<I, P: Kept>(
         windows: &Windows, first: usize, x: &[f32], y: Rows<&mut [f32]>, positions: Rows<&mut [P]>
     ) {
-        let [in_height, in_width] = windows.in_size();
-        let out_height = windows.out_size()[0];
+        let [out_height, out_width] = windows.out_size;
         let channels = windows.channels;
-        let [down, across] = windows.axes;
-        let [kernel_height, kernel_width] = windows.kernel();
-        let y_rows = y.data.chunks_exact_mut(y.width);
-        let position_rows = positions.data.chunks_exact_mut(positions.width);
+        let y_rows = y.data.chunks_exact_mut(out_width * channels);
+        let position_rows = positions.data.chunks_exact_mut(out_width * channels);
         for (i, (y, positions)) in y_rows.zip(position_rows).enumerate() {
             let (image, row) = ((first + i) / out_height, (first + i) % out_height);
-            let row_taps = down.taps(row);
             let pixels = y.chunks_exact_mut(channels).zip(positions.chunks_exact_mut(channels));
             for (column, (y, positions)) in pixels.enumerate() {
-                let column_taps = across.taps(column);
-                let at = |row_tap: usize, column_tap: usize| {
-                    let row = image * in_height + down.pixel(row, row_tap);
-                    &x[(row * in_width + across.pixel(column, column_tap)) * channels..][..channels]
-                };
-                match [row_taps.len(), column_taps.len(), kernel_height, kernel_width] {
-                    [2, 2, 2, 2] => {
-                        let taps = [at(0, 0), at(0, 1), at(1, 0), at(1, 1)];
-                        whole_window(taps, y, positions);
-                    }
-                    [3, 3, 3, 3] => {
-                        let taps = [
-                            at(0, 0), at(0, 1), at(0, 2),
-                            at(1, 0), at(1, 1), at(1, 2),
-                            at(2, 0), at(2, 1), at(2, 2),
-                        ];
-                        whole_window(taps, y, positions);
-                    }
-                    _ => {
-                        for start in (0..channels).step_by(PART) {
-                            let end = channels.min(start + PART);
-                            let mut best = Best::new(row_taps.start * kernel_width + column_taps.start);
-                            for row_tap in row_taps.clone() {
-                                for column_tap in column_taps.clone() {
-                                    let tap = row_tap * kernel_width + column_tap;
-                                    best.take(tap as u32, &at(row_tap, column_tap)[start..end]);
-                                }
-                            }
-                            best.store(&mut y[start..end], &mut positions[start..end]);
-                        }
-                    }
+                let window = Window::new(windows, image, [row, column]);
+                match windows.kernel {
+                    [2, 2] => small_window::<P, 4>(&window, x, y, positions),
+                    [3, 3] => small_window::<P, 9>(&window, x, y, positions),
+                    _ => any_window(&window, x, y, positions),
                 }
             }
         }
     }
 }
 
-/// A window whose taps all lie in the input.
-#[inline(always)]
-fn whole_window<P: Kept, const TAPS: usize>(
-    taps: [&[f32]; TAPS],
-    y: &mut [f32],
-    positions: &mut [P],
-) {
-    let len = y.len();
-    let (taps, positions) = (taps.map(|tap| &tap[..len]), &mut positions[..len]);
-    for c in 0..len {
-        let (mut largest, mut position) = (f32::NEG_INFINITY, 0);
-        for (tap, x) in taps.iter().enumerate() {
-            take(x[c], tap as u32, &mut largest, &mut position);
-        }
-        (y[c], positions[c]) = (largest, P::of(position));
-    }
+/// One window of one image.
+struct Window<'a> {
+    windows: &'a Windows,
+    image: usize,
+    at: [usize; 2],
+    /// Those that lie in the input.
+    row_taps: Range<usize>,
+    column_taps: Range<usize>,
 }
 
-/// Takes a tap where it is larger than what a window has, or NaN.
-#[inline(always)]
-fn take(x: f32, tap: u32, largest: &mut f32, position: &mut u32) {
-    // Not short-circuited, so that the loop vectorises.
-    let takes = (x > *largest) | x.is_nan();
-    *largest = if takes { x } else { *largest };
-    *position = if takes { tap } else { *position };
+impl<'a> Window<'a> {
+    #[inline(always)]
+    fn new(windows: &'a Windows, image: usize, at: [usize; 2]) -> Self {
+        let [down, across] = &windows.axes;
+        Self {
+            windows,
+            image,
+            at,
+            row_taps: down.taps(at[0]),
+            column_taps: across.taps(at[1]),
+        }
+    }
+
+    /// The number that is kept for a tap.
+    #[inline(always)]
+    fn number(&self, row_tap: usize, column_tap: usize) -> usize {
+        row_tap * self.windows.kernel[1] + column_tap
+    }
+
+    #[inline(always)]
+    fn first_number(&self) -> usize {
+        self.number(self.row_taps.start, self.column_taps.start)
+    }
+
+    /// The channels of the pixel at a tap.
+    #[inline(always)]
+    fn pixel<'x>(&self, x: &'x [f32], row_tap: usize, column_tap: usize) -> &'x [f32] {
+        let [height, width] = self.windows.in_size;
+        let [down, across] = &self.windows.axes;
+        let row = self.image * height + down.pixel(self.at[0], row_tap);
+        let pixel = row * width + across.pixel(self.at[1], column_tap);
+        &x[pixel * self.windows.channels..][..self.windows.channels]
+    }
 }
 
 /// Channels of a window that are searched side by side.
 const PART: usize = 128;
+
+/// What a tap outside the input holds.
+static OUTSIDE: [f32; PART] = [f32::NEG_INFINITY; PART];
+
+/// A window of so few taps that a loop may look at all of them at once.
+#[inline(always)]
+fn small_window<P: Kept, const TAPS: usize>(
+    window: &Window<'_>,
+    x: &[f32],
+    y: &mut [f32],
+    positions: &mut [P],
+) {
+    let mut taps: [&[f32]; TAPS] = [&[]; TAPS];
+    for row_tap in window.row_taps.clone() {
+        for column_tap in window.column_taps.clone() {
+            taps[window.number(row_tap, column_tap)] = window.pixel(x, row_tap, column_tap);
+        }
+    }
+    let first = window.first_number() as u32;
+    // Positions stay as wide as the floats that they are chosen with until they are stored.
+    let mut wide = [0; PART];
+    let parts = y.chunks_mut(PART).zip(positions.chunks_mut(PART));
+    for (part, (y, positions)) in parts.enumerate() {
+        let mut here: [&[f32]; TAPS] = [&OUTSIDE[..y.len()]; TAPS];
+        for (here, tap) in here.iter_mut().zip(&taps) {
+            if !tap.is_empty() {
+                *here = &tap[part * PART..][..y.len()];
+            }
+        }
+        largest_of(first, &here, y, &mut wide);
+        for (to, &position) in positions.iter_mut().zip(&wide) {
+            *to = P::of(position);
+        }
+    }
+}
+
+/// A function of its own, so that the compiler knows the slices to be apart.
+#[inline(always)]
+fn largest_of<const TAPS: usize>(
+    first: u32,
+    taps: &[&[f32]; TAPS],
+    y: &mut [f32],
+    positions: &mut [u32; PART],
+) {
+    let len = y.len();
+    let positions = &mut positions[..len];
+    assert!(taps.iter().all(|tap| tap.len() == len));
+    for c in 0..len {
+        let (mut largest, mut position) = (f32::NEG_INFINITY, first);
+        for (tap, x) in taps.iter().enumerate() {
+            // SAFETY: just checked. The compiler doesn't follow lengths through an array, and would leave a part of
+            // each row to a scalar loop.
+            let x = unsafe { *x.get_unchecked(c) };
+            // Not short-circuited, so that the loop vectorises.
+            let takes = (x > largest) | x.is_nan();
+            largest = if takes { x } else { largest };
+            position = if takes { tap as u32 } else { position };
+        }
+        (y[c], positions[c]) = (largest, position);
+    }
+}
+
+/// A window of any number of taps, one after another.
+#[inline(always)]
+fn any_window<P: Kept>(window: &Window<'_>, x: &[f32], y: &mut [f32], positions: &mut [P]) {
+    let parts = y.chunks_mut(PART).zip(positions.chunks_mut(PART));
+    for (part, (y, positions)) in parts.enumerate() {
+        let mut best = Best::new(window.first_number());
+        for row_tap in window.row_taps.clone() {
+            for column_tap in window.column_taps.clone() {
+                let pixel = window.pixel(x, row_tap, column_tap);
+                let tap = window.number(row_tap, column_tap) as u32;
+                best.take(tap, &pixel[part * PART..][..y.len()]);
+            }
+        }
+        best.store(y, positions);
+    }
+}
 
 /// The maxima of a window so far, and where they lie.
 struct Best {
@@ -300,7 +368,12 @@ impl Best {
         let largest = &mut self.largest[..x.len()];
         let position = &mut self.position[..x.len()];
         for c in 0..x.len() {
-            take(x[c], tap, &mut largest[c], &mut position[c]);
+            // Chosen bit by bit: of a choice whether to store, the compiler makes stores under masks, which are slow.
+            let takes = (x[c] > largest[c]) | x[c].is_nan();
+            let mask = u32::from(takes).wrapping_neg();
+            let bits = (x[c].to_bits() & mask) | (largest[c].to_bits() & !mask);
+            largest[c] = f32::from_bits(bits);
+            position[c] = (tap & mask) | (position[c] & !mask);
         }
     }
 
@@ -324,7 +397,7 @@ fn backward<P: Kept>(
     windows.check_output(kernel, "positions", positions)?;
     windows.check_output(kernel, "dy", dy)?;
     windows.check_input(kernel, "dx", dx)?;
-    let [height, width] = windows.in_size();
+    let [height, width] = windows.in_size;
     let count = windows.batch * height;
     let dx = rows(dx, width * windows.channels);
     for_each(count, windows.grain(count), dx, |first, dx| {
@@ -338,18 +411,20 @@ dispatch! {
     fn backward_leaf<I, P: Kept>(
         windows: &Windows, first: usize, positions: &[P], dy: &[f32], dx: Rows<&mut [f32]>
     ) {
-        let in_height = windows.in_size()[0];
-        let [out_height, out_width] = windows.out_size();
+        let in_height = windows.in_size[0];
+        let [out_height, out_width] = windows.out_size;
         let channels = windows.channels;
         let [down, across] = windows.axes;
-        let kernel_width = windows.kernel()[1];
+        let kernel_width = windows.kernel[1];
         for (i, dx) in dx.data.chunks_exact_mut(dx.width).enumerate() {
             let (image, row) = ((first + i) / in_height, (first + i) % in_height);
+            let window_rows = down.windows(row);
             for (column, dx) in dx.chunks_exact_mut(channels).enumerate() {
+                let window_columns = across.windows(column);
                 let mut written = false;
-                for window_row in down.windows(row) {
+                for window_row in window_rows.clone() {
                     let Some(row_tap) = down.tap(window_row, row) else { continue };
-                    for window_column in across.windows(column) {
+                    for window_column in window_columns.clone() {
                         let Some(column_tap) = across.tap(window_column, column) else { continue };
                         let at = (image * out_height + window_row) * out_width + window_column;
                         let at = at * channels..(at + 1) * channels;

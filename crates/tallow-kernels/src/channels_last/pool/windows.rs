@@ -101,6 +101,12 @@ pub(super) struct Windows {
     pub(super) channels: usize,
     /// Down and across.
     pub(super) axes: [Axis; 2],
+    /// Height and width of the input.
+    pub(super) in_size: [usize; 2],
+    /// Height and width of the output.
+    pub(super) out_size: [usize; 2],
+    /// Most taps of a window, down and across.
+    pub(super) kernel: [usize; 2],
 }
 
 impl Windows {
@@ -139,30 +145,18 @@ impl Windows {
             batch: planes / channels,
             channels,
             axes,
+            in_size: axes.map(|axis| axis.input()),
+            out_size: axes.map(|axis| axis.output()),
+            kernel: axes.map(|axis| axis.kernel()),
         })
     }
 
-    /// Height and width of the input.
-    pub(super) fn in_size(&self) -> [usize; 2] {
-        self.axes.map(|axis| axis.input())
-    }
-
-    /// Height and width of the output.
-    pub(super) fn out_size(&self) -> [usize; 2] {
-        self.axes.map(|axis| axis.output())
-    }
-
-    /// Most taps of a window, down and across.
-    pub(super) fn kernel(&self) -> [usize; 2] {
-        self.axes.map(|axis| axis.kernel())
-    }
-
     fn in_len(&self) -> usize {
-        self.batch * self.channels * self.in_size().iter().product::<usize>()
+        self.batch * self.channels * self.in_size.iter().product::<usize>()
     }
 
     fn out_len(&self) -> usize {
-        self.batch * self.channels * self.out_size().iter().product::<usize>()
+        self.batch * self.channels * self.out_size.iter().product::<usize>()
     }
 
     pub(super) fn check_input<T>(
