@@ -9,7 +9,7 @@ use super::transpose::{SIDE, Square, transpose};
 use crate::channels_last::micro::Micro;
 use crate::parallel;
 use crate::shared::SharedMut;
-use crate::simd::dispatch;
+use crate::simd::{Isa, dispatch};
 
 /// Channels of a task.
 const CHANNELS: usize = 64;
@@ -79,25 +79,46 @@ impl Part<'_> {
 
     /// Eight weights in a row of eight columns, turned: `[weight][column]`.
     #[inline(always)]
-    fn square(&self, start: usize, column: usize) -> Square {
+    fn square<I: Isa>(&self, start: usize, column: usize) -> Square {
+        let stride = self.strides.column;
+        let first = start + column * stride;
         let mut square = Square::default();
-        for (lane, row) in square.iter_mut().enumerate() {
-            let column = column + lane;
-            if column < self.columns {
-                let from = &self.from[start + column * self.strides.column..];
-                match from.first_chunk() {
-                    Some(whole) => *row = *whole,
-                    None => row[..from.len()].copy_from_slice(from),
-                }
+        if column + SIDE <= self.columns && first + (SIDE - 1) * stride + SIDE <= self.from.len() {
+            for (lane, row) in square.iter_mut().enumerate() {
+                // SAFETY: the last row's end was just checked.
+                *row = unsafe {
+                    self.from
+                        .as_ptr()
+                        .add(first + lane * stride)
+                        .cast::<[f32; SIDE]>()
+                        .read()
+                };
             }
+        } else {
+            self.edge(first, column, &mut square);
         }
-        transpose(square)
+        transpose::<I>(&square)
+    }
+
+    /// Rows of a square of which some, or their ends, don't exist.
+    #[cold]
+    fn edge(&self, first: usize, column: usize, square: &mut Square) {
+        for (lane, row) in square
+            .iter_mut()
+            .enumerate()
+            .take(self.columns.saturating_sub(column))
+        {
+            let from = &self.from[first + lane * self.strides.column..];
+            let len = from.len().min(SIDE);
+            row[..len].copy_from_slice(&from[..len]);
+        }
     }
 
     #[inline(always)]
     fn store(&self, place: usize, row: [f32; SIDE]) {
-        // SAFETY: no two parts, taps, channels or columns have the same place.
-        unsafe { self.to.slice(place, SIDE) }.copy_from_slice(&row);
+        let to = self.to.at(place, SIDE).cast::<[f32; SIDE]>();
+        // SAFETY: checked to be inside; no two parts, taps, channels or columns have the same place.
+        unsafe { to.write(row) };
     }
 }
 
@@ -110,7 +131,7 @@ dispatch! {
         for column in (0..part.panel).step_by(SIDE) {
             let (mut channel, mut tap) = (0, 0);
             for start in (0..part.channels * taps).step_by(SIDE) {
-                let rows = part.square(start, column);
+                let rows = part.square::<I>(start, column);
                 for row in rows.into_iter().take(part.channels * taps - start) {
                     part.store(first + tap * tap_size + channel * part.panel + column, row);
                     tap += 1;
@@ -134,7 +155,7 @@ dispatch! {
             }
             for channel in 0..part.channels {
                 for column in (0..part.panel).step_by(SIDE) {
-                    let rows = part.square(channel * part.strides.channel + tap, column);
+                    let rows = part.square::<I>(channel * part.strides.channel + tap, column);
                     for (row, place) in rows.into_iter().zip(places) {
                         if let Some(place) = place {
                             part.store(place + channel * part.panel + column, row);

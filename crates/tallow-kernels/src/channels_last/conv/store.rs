@@ -38,7 +38,7 @@ dispatch! {
                     (channel, tap) = (channel + 1, 0);
                 }
             }
-            for (column, row) in transpose(rows).iter().enumerate().take(strip.columns) {
+            for (column, row) in transpose::<I>(&rows).iter().enumerate().take(strip.columns) {
                 // SAFETY: no two strips have the same column and channels.
                 let to = unsafe { dw.slice(strip.first + column * strip.filter + at, len) };
                 match to.first_chunk_mut::<SIDE>() {
