@@ -253,6 +253,7 @@ fn the_geometries_of_common_networks_agree_with_plain_loops() {
         ((2, 7, [5, 5], 530), [3, 2, 1]),
         ((300, 5, [1, 1], 9), [1, 1, 0]),
         ((2, 2, [1, 1], 5), [1, 1, 0]),
+        ((2, 4, [3, 3], 600), [1, 2, 0]),
     ] {
         check(square(sizes, [kernel, stride, padding, 1], 1));
     }

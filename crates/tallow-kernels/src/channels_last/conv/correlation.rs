@@ -24,9 +24,9 @@ pub(super) struct Axis {
     pub(super) first: isize,
     pub(super) step: usize,
     pub(super) taps: usize,
-    /// The kernel's index of tap 0, and of tap `t`: `kernel_first + t * kernel_step`.
-    pub(super) kernel_first: usize,
-    pub(super) kernel_step: isize,
+    /// Of the data gradient: tap `t` is the kernel's tap `kernel_last - t * kernel_step`.
+    kernel_last: usize,
+    kernel_step: usize,
 }
 
 impl Axis {
@@ -39,12 +39,6 @@ impl Axis {
             .then_some(at as usize)
     }
 
-    /// The kernel's index of a tap.
-    pub(super) fn kernel_index(&self, tap: usize) -> usize {
-        self.kernel_first
-            .wrapping_add_signed(tap as isize * self.kernel_step)
-    }
-
     fn forward(geometry: &Conv2dGeometry, axis: usize) -> Self {
         Self {
             grid: geometry.out_size()[axis],
@@ -55,7 +49,7 @@ impl Axis {
             first: -(geometry.padding[axis] as isize),
             step: geometry.dilation[axis],
             taps: geometry.kernel[axis],
-            kernel_first: 0,
+            kernel_last: 0,
             kernel_step: 1,
         }
     }
@@ -80,8 +74,8 @@ impl Axis {
             first: (anchor as isize - (last * dilation) as isize) / stride as isize,
             step: tap_step * dilation / stride,
             taps,
-            kernel_first: last,
-            kernel_step: -(tap_step as isize),
+            kernel_last: last,
+            kernel_step: tap_step,
         }
     }
 }
@@ -108,20 +102,23 @@ impl Correlation {
     pub(super) fn grid(&self) -> usize {
         self.axes[0].grid * self.axes[1].grid
     }
+}
 
-    /// The kernel's index of a tap, counted through its rows.
-    pub(super) fn kernel_index(&self, tap: usize, kernel_width: usize) -> usize {
-        let [down, across] = &self.axes;
-        let (y, x) = (tap / across.taps, tap % across.taps);
-        down.kernel_index(y) * kernel_width + across.kernel_index(x)
-    }
+/// Where a tap of the kernel stands among those of all correlations.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    /// Taps of the correlations before its own, and of its own.
+    pub(super) before: usize,
+    pub(super) taps: usize,
+    /// Its number in its own.
+    pub(super) tap: usize,
 }
 
 /// All correlations of a direction of a convolution.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Correlations {
     geometry: Conv2dGeometry,
-    direction: Direction,
+    pub(super) direction: Direction,
     pub(super) images: usize,
     pub(super) groups: usize,
     /// Channels of a group that are summed over, at each tap.
@@ -215,6 +212,41 @@ impl Correlations {
         }
     }
 
+    /// Where a tap of the kernel is used, if it is.
+    pub(super) fn place(&self, tap: usize) -> Option<Place> {
+        let [height, width] = self.geometry.kernel;
+        if self.direction == Direction::Forward {
+            return Some(Place {
+                before: 0,
+                taps: height * width,
+                tap,
+            });
+        }
+        let index = [tap / width, tap % width];
+        let residues = [0, 1].map(|axis| {
+            let (stride, padding) = (self.geometry.stride[axis], self.geometry.padding[axis]);
+            let reach = (index[axis] * self.geometry.dilation[axis]) as isize - padding as isize;
+            reach.rem_euclid(stride as isize) as usize
+        });
+        if residues[0] >= self.residues(0) || residues[1] >= self.residues(1) {
+            return None;
+        }
+        let correlation = self.get(residues[0] * self.residues(1) + residues[1]);
+        let [y, x] = [0, 1].map(|axis| {
+            let Axis {
+                kernel_last,
+                kernel_step,
+                ..
+            } = correlation.axes[axis];
+            (kernel_last - index[axis]) / kernel_step
+        });
+        Some(Place {
+            before: correlation.taps_before,
+            taps: correlation.taps(),
+            tap: y * correlation.axes[1].taps + x,
+        })
+    }
+
     /// Floats of packed weights, in panels of `panel` columns.
     pub(super) fn packed_len(&self, panel: usize) -> usize {
         let [height, width] = self.geometry.kernel;
@@ -237,7 +269,7 @@ impl Correlations {
             column,
             channel,
             group: self.geometry.out_channels / self.groups * filter,
-            kernel: [height, width],
+            taps,
         }
     }
 }
@@ -250,6 +282,6 @@ pub(super) struct WeightStrides {
     /// Channels that are summed over.
     pub(super) channel: usize,
     pub(super) group: usize,
-    /// Height and width of the kernel.
-    pub(super) kernel: [usize; 2],
+    /// Taps of the kernel, which are neighbours.
+    pub(super) taps: usize,
 }

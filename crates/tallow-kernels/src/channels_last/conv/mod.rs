@@ -25,6 +25,7 @@ mod plan;
 mod product;
 mod rows;
 mod store;
+mod transpose;
 mod weight_gradient;
 
 use super::micro::Micro;

@@ -13,10 +13,10 @@ const PIXELS: usize = 192;
 const FEWEST_PIXELS: usize = 48;
 /// Floats of packed weights that stay in the L2 cache while a task's blocks of pixels pass.
 const WEIGHTS: usize = 64 * 1024;
-/// Floats of a panel that stay in the L1 cache while the tiles of a task pass.
-const PANEL: usize = 4 * 1024;
-/// Terms of a sum that a tile should have before it is stored.
-const TERMS: usize = 128;
+/// Floats of a panel that are multiplied before a tile is stored: they stream from the L2 cache for every tile.
+const PANEL: usize = 16 * 1024;
+/// Terms that a tile's sum should have before it is stored; shorter sums spend their time on loads and stores.
+const TERMS: usize = 512;
 /// Tasks that are enough to keep many threads busy.
 const TASKS: usize = 16;
 /// Multiplications that are worth handing to a thread.

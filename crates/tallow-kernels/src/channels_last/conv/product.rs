@@ -246,6 +246,9 @@ impl<'a> Block<'a> {
 
     /// The packed weights of a step, all of which were sliced by the caller.
     fn weights(&self, step: &Step, weights: &[f32]) -> *const f32 {
+        if step.taps.is_empty() {
+            return weights.as_ptr();
+        }
         let depth = self.call.pass.correlations.depth;
         let width = self.call.micro.columns;
         let start = (step.taps.start * depth + step.channels.start) * width;

@@ -1,99 +1,66 @@
-//! Sums of the weight gradient, brought into the order of the weights.
+//! A task's sums of the weight gradient, brought into the order of the weights.
 
-use super::correlation::Correlations;
-use crate::parallel;
+use super::transpose::{SIDE, Square, transpose};
 use crate::shared::SharedMut;
 use crate::simd::dispatch;
 
-/// Matrices of sums, `[group, column block, channel block][ranges][taps][channels][width]`.
+/// Matrices `[taps][channels][width]` to add, and the columns of `dw: [columns][channels][taps]` that eight of theirs
+/// become.
 #[derive(Clone, Copy)]
-pub(super) struct Sums<'a> {
-    pub(super) parts: &'a [f32],
-    /// Matrices to add.
-    pub(super) ranges: usize,
-    /// Floats of a matrix.
-    pub(super) matrix: usize,
-    /// Columns of a matrix.
-    pub(super) width: usize,
-    /// Channels of a matrix.
+pub(super) struct Strip<'a> {
+    /// One matrix after the other.
+    pub(super) matrices: &'a [f32],
+    pub(super) taps: usize,
+    /// Channels of a matrix, and those that exist.
+    pub(super) all_channels: usize,
     pub(super) channels: usize,
-    pub(super) total_channels: usize,
-    pub(super) total_columns: usize,
-}
-
-/// Rows and columns that are transposed at a time.
-const SIDE: usize = 8;
-
-/// Writes `dw: [groups * columns][channels][taps]`.
-pub(super) fn store(sums: &Sums<'_>, correlations: &Correlations, dw: &mut [f32]) {
-    let strips = sums.total_columns.div_ceil(SIDE);
-    let channel_blocks = sums.total_channels.div_ceil(sums.channels);
-    let dw = SharedMut::new(dw);
-    parallel::for_each(
-        correlations.groups * strips * channel_blocks,
-        1,
-        (),
-        |item, ()| {
-            let (item, channel_block) = (item / channel_blocks, item % channel_blocks);
-            let (group, strip) = (item / strips, item % strips);
-            let column = strip * SIDE;
-            let strip = Strip {
-                group,
-                column,
-                columns: SIDE.min(sums.total_columns - column),
-                first_channel: channel_block * sums.channels,
-                channel_block,
-            };
-            store_strip(*sums, strip, dw);
-        },
-    );
-}
-
-/// Eight columns of the channels of a matrix.
-#[derive(Clone, Copy)]
-struct Strip {
-    group: usize,
-    column: usize,
-    columns: usize,
-    first_channel: usize,
-    channel_block: usize,
+    pub(super) width: usize,
+    /// The first column in a matrix, and how many exist, at most [`SIDE`].
+    pub(super) column: usize,
+    pub(super) columns: usize,
+    /// Where the first column's first channel goes, and how far it is to the next column's.
+    pub(super) first: usize,
+    pub(super) filter: usize,
 }
 
 dispatch! {
-    fn store_strip<I>(sums: Sums<'_>, strip: Strip, dw: SharedMut<'_>) -> () {
-        let channels = sums.channels.min(sums.total_channels - strip.first_channel);
-        let taps = sums.matrix / sums.channels / sums.width;
-        let column_blocks = sums.total_columns.div_ceil(sums.width);
-        let channel_blocks = sums.total_channels.div_ceil(sums.channels);
-        let block = strip.group * column_blocks + strip.column / sums.width;
-        let start = (block * channel_blocks + strip.channel_block) * sums.ranges * sums.matrix;
-        let parts = &sums.parts[start..][..sums.ranges * sums.matrix];
-        let column = strip.column % sums.width;
-        let filter = sums.total_channels * taps;
-        let first = (strip.group * sums.total_columns + strip.column) * filter + strip.first_channel * taps;
+    /// Adds the matrices in order and writes the strip.
+    pub(super) fn store<I>(strip: Strip<'_>, dw: SharedMut<'_>) -> () {
         let (mut channel, mut tap) = (0, 0);
-        for at in (0..channels * taps).step_by(SIDE) {
-            let len = SIDE.min(channels * taps - at);
-            let mut rows = [[0.0f32; SIDE]; SIDE];
+        let terms = strip.channels * strip.taps;
+        for at in (0..terms).step_by(SIDE) {
+            let len = SIDE.min(terms - at);
+            let mut rows = Square::default();
             for row in rows.iter_mut().take(len) {
-                let from = (tap * sums.channels + channel) * sums.width + column;
-                for part in parts.chunks_exact(sums.matrix) {
-                    for (to, value) in row.iter_mut().zip(&part[from..from + SIDE]) {
-                        *to += value;
-                    }
-                }
+                *row = sum(&strip, (tap * strip.all_channels + channel) * strip.width + strip.column);
                 tap += 1;
-                if tap == taps {
+                if tap == strip.taps {
                     (channel, tap) = (channel + 1, 0);
                 }
             }
-            for column in 0..strip.columns {
-                // SAFETY: strips, and blocks of channels, don't overlap.
-                let to = unsafe { dw.slice(first + column * filter + at, len) };
-                for (to, row) in to.iter_mut().zip(&rows) {
-                    *to = row[column];
+            for (column, row) in transpose::<I>(&rows).iter().enumerate().take(strip.columns) {
+                // SAFETY: no two strips have the same column and channels.
+                let to = unsafe { dw.slice(strip.first + column * strip.filter + at, len) };
+                match to.first_chunk_mut::<SIDE>() {
+                    Some(to) => *to = *row,
+                    None => to.copy_from_slice(&row[..len]),
                 }
             }
         }
     }
+}
+
+/// Eight neighbouring floats of all matrices.
+#[inline(always)]
+fn sum(strip: &Strip<'_>, at: usize) -> [f32; SIDE] {
+    let mut sum = [0.0; SIDE];
+    for matrix in strip
+        .matrices
+        .chunks_exact(strip.taps * strip.all_channels * strip.width)
+    {
+        for (sum, value) in sum.iter_mut().zip(&matrix[at..at + SIDE]) {
+            *sum += value;
+        }
+    }
+    sum
 }

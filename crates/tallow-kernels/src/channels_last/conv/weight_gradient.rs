@@ -9,9 +9,11 @@ use std::ops::Range;
 use super::correlation::{Correlation, Correlations};
 use super::plan::Plan;
 use super::rows::{Order, RowTable, Source};
-use super::store::{self, Sums};
+use super::store::{self, Strip};
+use super::transpose::SIDE;
 use crate::channels_last::micro::{Micro, Reduction};
 use crate::parallel;
+use crate::shared::SharedMut;
 use crate::workspace::Workspace;
 
 /// Pixels that are summed in one go: their part of `dy` stays in the L1 cache.
@@ -47,20 +49,28 @@ pub(super) fn run(
         zeros: &zeros,
         workspace,
     };
+    let dw = SharedMut::new(dw);
+    if cut.ranges == 1 {
+        return parallel::for_each(cut.matrices, 1, (), |matrix, ()| {
+            let mut sums = workspace.take(cut.matrix);
+            call.sum(matrix, 0, &mut sums);
+            for strip in 0..cut.columns / SIDE {
+                call.store(matrix, strip, &sums, dw);
+            }
+        });
+    }
     let mut sums = workspace.take(cut.matrices * cut.ranges * cut.matrix);
     let items = cut.matrices * cut.ranges;
     let parts = parallel::rows(&mut sums[..], cut.matrix);
-    parallel::for_each(items, 1, parts, |item, sums| call.task(item, sums.data));
-    let sums = Sums {
-        parts: &sums,
-        ranges: cut.ranges,
-        matrix: cut.matrix,
-        width: cut.columns,
-        channels: cut.channels / correlations.merged,
-        total_channels: correlations.depth / correlations.merged,
-        total_columns: correlations.columns,
-    };
-    store::store(&sums, correlations, dw);
+    parallel::for_each(items, 1, parts, |item, sums| {
+        call.sum(item / cut.ranges, item % cut.ranges, sums.data);
+    });
+    let strips = cut.columns / SIDE;
+    parallel::for_each(cut.matrices * strips, 1, (), |item, ()| {
+        let (matrix, strip) = (item / strips, item % strips);
+        let len = cut.ranges * cut.matrix;
+        call.store(matrix, strip, &sums[matrix * len..][..len], dw);
+    });
 }
 
 /// How the gradient is cut into tasks.
@@ -133,26 +143,56 @@ struct Part {
 }
 
 impl Call<'_> {
-    /// Task number `item`, counted through matrices and ranges of pixels.
-    fn task(&self, item: usize, sums: &mut [f32]) {
+    /// The part of the gradient that a matrix holds.
+    fn part(&self, matrix: usize) -> Part {
         let cut = &self.cut;
-        let (item, range) = (item / cut.ranges, item % cut.ranges);
-        let (item, channels) = (item / cut.channel_blocks, item % cut.channel_blocks);
-        let (group, columns) = (item / cut.column_blocks, item % cut.column_blocks);
-        let part = Part {
+        let (rest, channels) = (matrix / cut.channel_blocks, matrix % cut.channel_blocks);
+        let (group, columns) = (rest / cut.column_blocks, rest % cut.column_blocks);
+        Part {
             group,
             channels: Plan::part(channels, cut.channels, self.correlations.depth),
             columns: Plan::part(columns, cut.columns, self.correlations.columns),
-        };
+        }
+    }
+
+    /// Sums a matrix over a range of pixels.
+    fn sum(&self, matrix: usize, range: usize, sums: &mut [f32]) {
+        let part = self.part(matrix);
         let total = self.correlation.grid() * self.correlations.images;
-        let pixels = Plan::part(range, cut.pixels, total);
-        let mut gradients = self.workspace.take(BLOCK * cut.columns);
+        let pixels = Plan::part(range, self.cut.pixels, total);
+        let mut gradients = self.workspace.take(BLOCK * self.cut.columns);
         sums.fill(0.0);
         for first in pixels.clone().step_by(BLOCK) {
             let block = first..pixels.end.min(first + BLOCK);
             self.copy_gradients(&part, block.clone(), &mut gradients);
             self.add_block(&part, block, &gradients, sums);
         }
+    }
+
+    /// Adds a matrix's sums over all ranges of pixels, and stores eight of its columns.
+    fn store(&self, matrix: usize, strip: usize, sums: &[f32], dw: SharedMut<'_>) {
+        let part = self.part(matrix);
+        // Taps that were merged are counted as the kernel's again.
+        let merged = self.correlations.merged;
+        let taps = self.correlation.taps() * merged;
+        let filter = self.correlations.depth / merged * taps;
+        let column = strip * SIDE;
+        if column >= part.columns.len() {
+            return;
+        }
+        let row = part.group * self.correlations.columns + part.columns.start + column;
+        let strip = Strip {
+            matrices: sums,
+            taps,
+            all_channels: self.cut.channels / merged,
+            channels: part.channels.len() / merged,
+            width: self.cut.columns,
+            column,
+            columns: SIDE.min(part.columns.len() - column),
+            first: row * filter + part.channels.start / merged * taps,
+            filter,
+        };
+        store::store(strip, dw);
     }
 
     fn order(&self) -> Order {
