@@ -171,6 +171,7 @@ impl Correlation<'_> {
         let len = (size.points() - 1) * points.plane + points.row;
         let args = ToPoints {
             pixels: self.tiling.pixels(tile, size.extent(), self.source, zeros),
+            first: 0,
             channels: self.packing.depth,
             out: points.values.at((tile - points.first) * points.row, len),
             plane: points.plane,

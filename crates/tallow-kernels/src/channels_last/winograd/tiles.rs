@@ -21,8 +21,10 @@ pub(super) const MAX_LANES: usize = 16;
 ///
 /// Pointers must be valid for what their fields say.
 pub(super) struct ToPoints {
-    /// A pointer to `channels` floats a pixel, row by row.
+    /// A pointer to `first + channels` floats a pixel, row by row.
     pub(super) pixels: [*const f32; MAX_PIXELS],
+    /// The first channel to transform.
+    pub(super) first: usize,
     pub(super) channels: usize,
     /// Room for `channels`, rounded up to [`MAX_LANES`], a point.
     pub(super) out: *mut f32,
@@ -120,14 +122,15 @@ unsafe fn to_points<L: Lanes, S: Square>(args: &ToPoints) {
     unsafe {
         let mut channel = 0;
         while channel < whole {
-            point_registers::<L, S>(&args.pixels, channel, args.out.add(channel), args.plane);
+            let out = args.out.add(channel);
+            point_registers::<L, S>(&args.pixels, args.first + channel, out, args.plane);
             channel += L::COUNT;
         }
         if whole < args.channels {
             let mut rest = [[0.0f32; MAX_LANES]; MAX_PIXELS];
             let mut pixels = [std::ptr::null(); MAX_PIXELS];
             for pixel in 0..S::FROM * S::FROM {
-                let from = args.pixels[pixel].add(whole);
+                let from = args.pixels[pixel].add(args.first + whole);
                 let to = rest[pixel].as_mut_ptr();
                 std::ptr::copy_nonoverlapping(from, to, args.channels - whole);
                 pixels[pixel] = to.cast_const();

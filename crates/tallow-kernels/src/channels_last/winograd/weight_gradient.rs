@@ -1,27 +1,37 @@
 //! Weight gradient: points of inputs and of gradients, multiplied and summed over tiles, then transformed to filters.
 //!
-//! The points of many tiles are found first; then each task sums a block of filters and channels at all points. Sums are
-//! added up in chunks, each from zero, which keeps their error small.
+//! Where the sums are few, each task takes a range of tiles through both steps by itself, and the sums of the ranges are
+//! joined. With more channels the points of many tiles are found first; then each task sums a block of filters and
+//! channels over all of them. Sums are added up in chunks, each from zero, which keeps their error small.
 
 use super::Tile;
 use super::kernels::Kernels;
 use super::pack::LINE;
 use super::products::Reduction;
-use super::tiles::{MAX_LANES, ToPoints};
+use super::tiles::{MAX_LANES, MAX_PIXELS, ToPoints};
 use super::tiling::Tiling;
 use super::weights::{TAPS, Unpack};
 use crate::parallel;
 use crate::shared::SharedMut;
-use crate::workspace::Workspace;
+use crate::workspace::{Scratch, Workspace};
+use std::ops::Range;
 
 /// Floats of points that tasks share, in the cache of all cores.
 const SHARED_POINTS: usize = 4 * 1024 * 1024;
 
 /// Tiles that are added up from zero before they meet the rest of the sum.
-const CHUNK: usize = 96;
+const CHUNK: usize = 128;
 
 /// Filters and channels of a task.
-const BLOCK: [usize; 2] = [32, 64];
+const BLOCK: [usize; 2] = [64, 64];
+
+/// Most floats of the sums of all ranges, most ranges, and fewest tiles of one.
+const RANGE_SUMS: usize = 5 * 512 * 1024;
+const MOST_RANGES: usize = 8;
+const RANGE_TILES: usize = 96;
+
+/// Tiles of a range whose points are found together.
+const RANGE_BLOCK: usize = 32;
 
 /// The gradient with respect to 3x3 filters.
 pub(super) struct WeightGradient<'a> {
@@ -36,28 +46,70 @@ pub(super) struct WeightGradient<'a> {
     pub(super) filters: usize,
 }
 
-/// Points of some tiles, `[point][tile][row]`.
+/// How points of some tiles lie: `[point][block of channels][tile][row]`.
+///
+/// What a task reads at a point lies in one piece.
 #[derive(Clone, Copy)]
-struct Points<'a> {
+struct Layout {
+    tiles: usize,
+    /// Channels of a block.
+    width: usize,
+    /// Floats from one tile to the next: an odd number of lines, which fall into all cache sets.
     row: usize,
-    plane: usize,
-    values: SharedMut<'a>,
+    blocks: usize,
 }
 
-impl<'a> Points<'a> {
-    fn new(tiles: usize, row: usize, values: &'a mut [f32]) -> Self {
-        let plane = tiles * row + LINE;
-        let values = SharedMut::new(values);
-        Self { row, plane, values }
+impl Layout {
+    fn new(tiles: usize, width: usize, channels: usize) -> Self {
+        let lines = width.next_multiple_of(MAX_LANES) / LINE;
+        Self {
+            tiles,
+            width,
+            row: (lines | 1) * LINE,
+            blocks: channels.div_ceil(width),
+        }
+    }
+
+    /// Floats from one point to the next.
+    fn plane(&self) -> usize {
+        self.blocks * self.tiles * self.row + LINE
     }
 }
 
-/// The part of the sums that a task works on.
+/// Points of inputs and of gradients, and how they lie.
+#[derive(Clone, Copy)]
+struct Points<'a> {
+    layouts: [Layout; 2],
+    values: [SharedMut<'a>; 2],
+}
+
+/// Filters and channels whose sums a task works on, `[point][filter][channel]`.
 struct Part {
-    filters: std::ops::Range<usize>,
-    channels: std::ops::Range<usize>,
+    filters: Range<usize>,
+    channels: Range<usize>,
     /// Panels that cover the channels.
     panels: usize,
+    /// Floats from one point to the next.
+    plane: usize,
+}
+
+impl Part {
+    fn new(filters: Range<usize>, channels: Range<usize>) -> Self {
+        let columns = Kernels::current().columns;
+        let panels = channels.len().div_ceil(columns);
+        let plane = filters.len() * panels * columns + LINE;
+        Self {
+            filters,
+            channels,
+            panels,
+            plane,
+        }
+    }
+
+    /// Floats from one filter's sums to the next.
+    fn row(&self) -> usize {
+        self.panels * Kernels::current().columns
+    }
 }
 
 impl WeightGradient<'_> {
@@ -67,9 +119,76 @@ impl WeightGradient<'_> {
             dw.fill(0.0);
             return;
         }
+        let mut zeros = workspace.take(self.channels.max(self.filters));
+        zeros.fill(0.0);
+        let all = self.all();
+        let ranges = (RANGE_SUMS / (self.tile.points() * all.plane)).min(tiles / RANGE_TILES);
+        if ranges > 1 {
+            self.run_ranges(&all, ranges.min(MOST_RANGES), &zeros, dw, workspace);
+        } else {
+            self.run_parts(&zeros, dw, workspace);
+        }
+    }
+
+    /// Every task sums some of the tiles at all points, which it keeps to itself; then the sums are joined.
+    fn run_ranges(
+        &self,
+        all: &Part,
+        ranges: usize,
+        zeros: &[f32],
+        dw: &mut [f32],
+        workspace: &Workspace,
+    ) {
+        let tiles = self.inputs.count();
+        let range = tiles.div_ceil(ranges);
+        let ranges = tiles.div_ceil(range);
+        let sums_len = self.tile.points() * all.plane;
+        let mut sums = workspace.take(ranges * sums_len);
+        let data = parallel::rows(&mut sums[..], sums_len);
+        parallel::for_each(ranges, 1, data, |index, sums| {
+            let first = index * range;
+            let end = tiles.min(first + range);
+            let layouts = self.layouts(RANGE_BLOCK, [self.filters, self.channels]);
+            let mut values = self.take_points(layouts, workspace);
+            for block in (first..end).step_by(RANGE_BLOCK) {
+                let values = values.each_mut().map(|values| SharedMut::new(values));
+                let points = Points { layouts, values };
+                let block = block..end.min(block + RANGE_BLOCK);
+                self.transform(block.clone(), block.start, points, zeros);
+                self.sum(all, points, block.len(), block.start > first, sums.data);
+            }
+        });
+        let dw = parallel::rows(dw, self.channels * TAPS);
+        let grain = parallel::grain(ranges * self.tile.points() * self.channels);
+        parallel::for_each(self.filters, grain, dw, |first, dw| {
+            let mut joined = workspace.take(self.tile.points() * all.row());
+            for (filter, dw) in (first..).zip(dw.data.chunks_exact_mut(dw.width)) {
+                self.join(all, &sums, filter, &mut joined);
+                self.unpack((&joined, all.row()), self.channels, dw);
+            }
+        });
+    }
+
+    /// `joined`: the sums of one filter over all ranges, one after the other.
+    fn join(&self, all: &Part, sums: &[f32], filter: usize, joined: &mut [f32]) {
+        let row = all.row();
+        joined.fill(0.0);
+        for sums in sums.chunks_exact(self.tile.points() * all.plane) {
+            let planes = sums.chunks_exact(all.plane);
+            for (joined, plane) in joined.chunks_exact_mut(row).zip(planes) {
+                for (joined, sum) in joined.iter_mut().zip(&plane[filter * row..][..row]) {
+                    *joined += sum;
+                }
+            }
+        }
+    }
+
+    /// The points of many tiles are found together; then every task sums some of the filters and channels.
+    fn run_parts(&self, zeros: &[f32], dw: &mut [f32], workspace: &Workspace) {
+        let tiles = self.inputs.count();
         let points = self.tile.points();
-        let (x_row, dy_row) = self.rows();
-        let most = (SHARED_POINTS / (points * (x_row + dy_row))).max(1);
+        let tile_points = points * (self.channels + self.filters);
+        let most = (SHARED_POINTS / tile_points).max(1);
         // Rounds of equal length, of whole chunks where there are several.
         let rounds = tiles.div_ceil(most);
         let round = if rounds > 1 {
@@ -78,54 +197,51 @@ impl WeightGradient<'_> {
             tiles
         };
         let several = round < tiles;
-        let mut x_values = workspace.take(points * (round * x_row + LINE));
-        let mut dy_values = workspace.take(points * (round * dy_row + LINE));
+        let layouts = self.layouts(round, BLOCK);
+        let mut values = self.take_points(layouts, workspace);
         let parts = self.parts();
-        let part_len = points * self.sums_plane();
+        let part_len = points * (BLOCK[0] * BLOCK[1] + LINE);
         let mut sums = workspace.take(if several { parts * part_len } else { 0 });
         let (sums, dw) = (SharedMut::new(&mut sums), SharedMut::new(dw));
         for first in (0..tiles).step_by(round) {
-            let x = Points::new(round, x_row, &mut x_values);
-            let dy = Points::new(round, dy_row, &mut dy_values);
+            let values = values.each_mut().map(|values| SharedMut::new(values));
+            let points = Points { layouts, values };
             let end = tiles.min(first + round);
-            self.transform(first..end, x, dy, workspace);
+            let grain = parallel::grain(tile_points);
+            parallel::for_each(end - first, grain, first..end, |_, tiles| {
+                self.transform(tiles, first, points, zeros);
+            });
             parallel::for_each(parts, 1, (), |index, ()| {
                 let part = self.part(index);
                 if several {
                     // SAFETY: every part has its own sums.
                     let sums = unsafe { sums.slice(index * part_len, part_len) };
-                    self.sum(&part, (x, dy), end - first, first > 0, sums);
+                    self.sum(&part, points, end - first, first > 0, sums);
                     if end == tiles {
                         self.store(&part, sums, dw);
                     }
                 } else {
                     let mut sums = workspace.take(part_len);
-                    self.sum(&part, (x, dy), tiles, false, &mut sums);
+                    self.sum(&part, points, tiles, false, &mut sums);
                     self.store(&part, &sums, dw);
                 }
             });
         }
     }
 
-    /// Floats of a tile at a point, of inputs and of gradients; odd numbers of lines, which fall into all cache sets.
-    fn rows(&self) -> (usize, usize) {
-        let panel = Kernels::current().columns.max(MAX_LANES);
-        let odd = |row: usize| {
-            row + if (row / LINE).is_multiple_of(2) {
-                LINE
-            } else {
-                0
-            }
-        };
-        (
-            odd(self.channels.next_multiple_of(panel)),
-            odd(self.filters.next_multiple_of(MAX_LANES)),
-        )
+    /// Layouts for points of inputs and gradients, in blocks of so many filters and channels.
+    fn layouts(&self, tiles: usize, [filters, channels]: [usize; 2]) -> [Layout; 2] {
+        // Whole panels of inputs are read.
+        let channels = channels.next_multiple_of(Kernels::current().columns);
+        [
+            Layout::new(tiles, channels, self.channels),
+            Layout::new(tiles, filters, self.filters),
+        ]
     }
 
-    /// Floats of a part's sums at a point.
-    fn sums_plane(&self) -> usize {
-        BLOCK[0] * BLOCK[1] + LINE
+    /// Room for the points of inputs and gradients.
+    fn take_points<'w>(&self, layouts: [Layout; 2], workspace: &'w Workspace) -> [Scratch<'w>; 2] {
+        layouts.map(|layout| workspace.take(self.tile.points() * layout.plane()))
     }
 
     fn parts(&self) -> usize {
@@ -135,90 +251,94 @@ impl WeightGradient<'_> {
     fn part(&self, index: usize) -> Part {
         let across = self.channels.div_ceil(BLOCK[1]);
         let (filter, channel) = (index / across * BLOCK[0], index % across * BLOCK[1]);
-        let channels = channel..self.channels.min(channel + BLOCK[1]);
-        Part {
-            filters: filter..self.filters.min(filter + BLOCK[0]),
-            panels: channels.len().div_ceil(Kernels::current().columns),
-            channels,
+        Part::new(
+            filter..self.filters.min(filter + BLOCK[0]),
+            channel..self.channels.min(channel + BLOCK[1]),
+        )
+    }
+
+    fn all(&self) -> Part {
+        Part::new(0..self.filters, 0..self.channels)
+    }
+
+    /// Finds the points of inputs and gradients, those of tile `first` at the start.
+    fn transform(&self, tiles: Range<usize>, first: usize, points: Points, zeros: &[f32]) {
+        let kernels = Kernels::current().tile(self.tile);
+        let (x_zeros, dy_zeros) = (&zeros[..self.channels], &zeros[..self.filters]);
+        let (extent, outputs) = (self.tile.extent(), self.tile.outputs());
+        let [x, dy] = points.layouts;
+        let [x_points, dy_points] = points.values;
+        for tile in tiles {
+            let pixels = self.inputs.pixels(tile, extent, self.x, x_zeros);
+            self.transform_tile(
+                kernels.input,
+                pixels,
+                self.channels,
+                tile - first,
+                (x, x_points),
+            );
+            let pixels = self.outputs.pixels(tile, outputs, self.dy, dy_zeros);
+            self.transform_tile(
+                kernels.gradient,
+                pixels,
+                self.filters,
+                tile - first,
+                (dy, dy_points),
+            );
         }
     }
 
-    /// Finds the points of inputs and gradients.
-    fn transform(
+    /// Finds the points of one tile, block by block.
+    fn transform_tile(
         &self,
-        tiles: std::ops::Range<usize>,
-        x: Points,
-        dy: Points,
-        workspace: &Workspace,
+        kernel: unsafe fn(&ToPoints),
+        pixels: [*const f32; MAX_PIXELS],
+        channels: usize,
+        index: usize,
+        (layout, points): (Layout, SharedMut),
     ) {
-        let points = self.tile.points();
-        let mut zeros = workspace.take(self.channels + self.filters);
-        zeros.fill(0.0);
-        let (x_zeros, dy_zeros) = zeros.split_at(self.channels);
-        let kernels = Kernels::current().tile(self.tile);
-        let first = tiles.start;
-        let grain = parallel::grain(points * (x.row + dy.row));
-        parallel::for_each(tiles.len(), grain, tiles, |_, tiles| {
-            for tile in tiles {
-                let at = |points: Points| {
-                    let len = (self.tile.points() - 1) * points.plane + points.row;
-                    (
-                        points.values.at((tile - first) * points.row, len),
-                        points.plane,
-                    )
-                };
-                let extent = self.tile.extent();
-                let (out, plane) = at(x);
-                let inputs = ToPoints {
-                    pixels: self.inputs.pixels(tile, extent, self.x, x_zeros),
-                    channels: self.channels,
-                    out,
-                    plane,
-                };
-                let extent = self.tile.outputs();
-                let (out, plane) = at(dy);
-                let gradients = ToPoints {
-                    pixels: self.outputs.pixels(tile, extent, self.dy, dy_zeros),
-                    channels: self.filters,
-                    out,
-                    plane,
-                };
-                // SAFETY: `current` is a level of this CPU, pixels and points hold all channels, and no two tiles
-                // share points.
-                unsafe {
-                    (kernels.input)(&inputs);
-                    (kernels.gradient)(&gradients);
-                }
-            }
-        });
+        let plane = layout.plane();
+        let len = (self.tile.points() - 1) * plane + layout.row;
+        let mut args = ToPoints {
+            pixels,
+            first: 0,
+            channels: 0,
+            out: std::ptr::null_mut(),
+            plane,
+        };
+        for block in 0..layout.blocks {
+            args.first = block * layout.width;
+            args.channels = layout.width.min(channels - args.first);
+            args.out = points.at((block * layout.tiles + index) * layout.row, len);
+            // SAFETY: `current` is a level of this CPU, pixels and points hold all channels, and no two tiles share
+            // points.
+            unsafe { kernel(&args) };
+        }
     }
 
     /// Adds up a part's products over tiles.
-    fn sum(
-        &self,
-        part: &Part,
-        (x, dy): (Points, Points),
-        tiles: usize,
-        add: bool,
-        sums: &mut [f32],
-    ) {
+    fn sum(&self, part: &Part, points: Points, tiles: usize, add: bool, sums: &mut [f32]) {
         let kernels = Kernels::current();
-        let row = part.panels * kernels.columns;
+        let row = part.row();
+        let [x, dy] = points.layouts;
+        let at = |which: usize, point: usize, (first, depth): (usize, usize), block: usize| {
+            let layout = points.layouts[which];
+            let start = point * layout.plane() + (block * layout.tiles + first) * layout.row;
+            points.values[which]
+                .at(start, depth * layout.row)
+                .cast_const()
+        };
         for point in 0..self.tile.points() {
-            let out = &mut sums[point * self.sums_plane()..][..part.filters.len() * row];
+            let out = &mut sums[point * part.plane..][..part.filters.len() * row];
             for first in (0..tiles).step_by(CHUNK) {
                 let depth = CHUNK.min(tiles - first);
-                let at = |points: Points, column: usize, columns: usize| {
-                    let start = point * points.plane + first * points.row + column;
-                    points.values.at(start, (depth - 1) * points.row + columns)
-                };
                 let args = Reduction {
                     depth,
                     rows: part.filters.len(),
                     panels: part.panels,
-                    a: at(dy, part.filters.start, part.filters.len()),
+                    a: at(1, point, (first, depth), part.filters.start / dy.width),
                     a_stride: dy.row,
-                    b: at(x, part.channels.start, row),
+                    b: at(0, point, (first, depth), part.channels.start / x.width),
                     b_stride: x.row,
                     out: out.as_mut_ptr(),
                     out_stride: row,
@@ -233,18 +353,32 @@ impl WeightGradient<'_> {
 
     /// Transforms a part's sums to gradients of its filters.
     fn store(&self, part: &Part, sums: &[f32], dw: SharedMut) {
-        let kernels = Kernels::current();
-        let row = part.panels * kernels.columns;
         for (index, filter) in part.filters.clone().enumerate() {
             let start = (filter * self.channels + part.channels.start) * TAPS;
-            let args = Unpack {
-                sums: sums[index * row..].as_ptr(),
-                plane: self.sums_plane(),
-                filters: part.channels.len(),
-                out: dw.at(start, part.channels.len() * TAPS),
-            };
-            // SAFETY: `current` is a level of this CPU; sums hold whole registers, and no two parts share gradients.
-            unsafe { (kernels.tile(self.tile).unpack)(&args) };
+            // SAFETY: no two parts share gradients.
+            let dw = unsafe { dw.slice(start, part.channels.len() * TAPS) };
+            self.unpack(
+                (&sums[index * part.row()..], part.plane),
+                part.channels.len(),
+                dw,
+            );
         }
+    }
+
+    /// Transforms one filter's sums, `plane` floats from one point to the next, to its gradients.
+    fn unpack(&self, (sums, plane): (&[f32], usize), channels: usize, dw: &mut [f32]) {
+        let kernels = Kernels::current();
+        let row = channels.next_multiple_of(kernels.columns);
+        assert!(
+            sums.len() >= (self.tile.points() - 1) * plane + row && dw.len() == channels * TAPS
+        );
+        let args = Unpack {
+            sums: sums.as_ptr(),
+            plane,
+            filters: channels,
+            out: dw.as_mut_ptr(),
+        };
+        // SAFETY: `current` is a level of this CPU; sums and gradients were just checked to hold all channels.
+        unsafe { (kernels.tile(self.tile).unpack)(&args) };
     }
 }

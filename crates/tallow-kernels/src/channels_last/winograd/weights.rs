@@ -8,6 +8,7 @@
 use super::tiles::{MAX_LANES, Square, Weight, WeightGradient, down};
 use super::transform::Transform;
 use crate::registers::Lanes;
+use std::mem::MaybeUninit;
 
 /// Taps of a filter.
 pub(super) const TAPS: usize = 9;
@@ -79,11 +80,15 @@ unsafe fn transpose<L: Lanes>(
 
 #[inline(always)]
 pub(super) unsafe fn pack<L: Lanes, T: Transform>(args: &Pack, panel: usize) {
-    let mut taps = [0.0f32; PACK_ROWS * TAPS * MAX_COLUMNS];
-    let taps = taps.as_mut_ptr();
+    let mut taps = [const { MaybeUninit::<f32>::uninit() }; PACK_ROWS * TAPS * MAX_COLUMNS];
+    let taps = taps.as_mut_ptr().cast::<f32>();
     let [row_stride, column_stride] = args.strides;
-    // SAFETY: the buffer holds all taps of the rows; the rest is as the caller promises.
+    // SAFETY: the buffer holds all taps of the rows, and each is written before it is read; the rest is as the caller
+    // promises.
     unsafe {
+        if args.columns < panel {
+            taps.write_bytes(0, args.rows * TAPS * panel);
+        }
         if row_stride == TAPS {
             let size = (args.columns, args.rows * TAPS);
             transpose::<L>(size, (args.weights, column_stride), (taps, panel));
