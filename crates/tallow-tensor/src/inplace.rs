@@ -6,8 +6,9 @@
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use candle_core::{CpuStorage, DType, Error, InplaceOp1, InplaceOp2, Layout, Result, Storage, Tensor,
-    bail};
+use candle_core::{
+    CpuStorage, DType, Error, InplaceOp1, InplaceOp2, Layout, Result, Storage, Tensor, bail,
+};
 
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 

@@ -7,7 +7,7 @@ use candle_core::{DType, Tensor, Var};
 use indexmap::IndexMap;
 
 use super::{Metadata, Params, TensorFile, write_tensors};
-use crate::{Error, Result};
+use crate::{Error, Result, inplace};
 
 /// Whether names and shapes must fit exactly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

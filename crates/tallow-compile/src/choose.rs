@@ -1,0 +1,232 @@
+//! Which algorithm a convolution is computed with: by shape, or by timing those that can.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tallow_kernels::channels_last::conv::{self, Algorithm, Direction, Finish};
+use tallow_kernels::channels_last::winograd::{self, Tile};
+use tallow_kernels::workspace::Workspace;
+
+use crate::plan::{Choices, ConvolutionSite, Phase};
+use crate::{Error, Result};
+
+/// Chooses by shape alone.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ByShape {
+    /// Whether Winograd's algorithm may be used.
+    pub(crate) winograd: bool,
+}
+
+impl Choices for ByShape {
+    fn convolution(&mut self, site: &ConvolutionSite) -> Algorithm {
+        if self.winograd && suits_winograd(site) {
+            Algorithm::Winograd(Tile::Four)
+        } else {
+            Algorithm::Direct
+        }
+    }
+}
+
+/// Fewer channels than this leave more work in the transforms than the products save.
+const LEAST_CHANNELS: usize = 32;
+
+fn suits_winograd(site: &ConvolutionSite) -> bool {
+    let geometry = &site.geometry;
+    let [height, width] = geometry.out_size();
+    let wide = geometry.in_channels.min(geometry.out_channels) >= LEAST_CHANNELS;
+    // Transforming the weights costs as much as that many pixels; packed once, it costs nothing.
+    let enough = !site.packs || geometry.batch * height * width >= 32;
+    wide && enough && winograd::suits(geometry)
+}
+
+/// Every algorithm that can compute a convolution.
+fn candidates(site: &ConvolutionSite, winograd: bool) -> Vec<Algorithm> {
+    let mut candidates = vec![Algorithm::Direct];
+    if winograd && winograd::suits(&site.geometry) {
+        candidates.extend([
+            Algorithm::Winograd(Tile::Two),
+            Algorithm::Winograd(Tile::Four),
+        ]);
+    }
+    candidates
+}
+
+/// Times the algorithms that can compute a convolution and takes the fastest.
+///
+/// Choices are kept, in a file too if there is one: lines of a key and an algorithm, for the CPU level that they were
+/// made at. Which algorithm is taken decides the last bits of results: runs that must be equal to the bit share a file.
+pub(crate) struct Timed {
+    winograd: bool,
+    known: HashMap<String, Algorithm>,
+    file: Option<PathBuf>,
+}
+
+impl Timed {
+    /// Reads the file, if there is one.
+    pub(crate) fn new(winograd: bool, file: Option<&Path>) -> Self {
+        let text = file.and_then(|path| std::fs::read_to_string(path).ok());
+        let lines = text.as_deref().unwrap_or("").lines().filter_map(|line| {
+            let (key, name) = line.rsplit_once(' ')?;
+            Some((key.to_string(), parse(name)?))
+        });
+        Self {
+            winograd,
+            known: lines.collect(),
+            file: file.map(Path::to_path_buf),
+        }
+    }
+
+    /// Writes the choices to the file, if there is one.
+    pub(crate) fn save(&self) -> Result<()> {
+        let Some(path) = &self.file else {
+            return Ok(());
+        };
+        let mut lines: Vec<_> = self.known.iter().collect();
+        lines.sort_by_key(|(key, _)| key.as_str());
+        let mut text = String::new();
+        for (key, algorithm) in lines {
+            let _ = writeln!(text, "{key} {}", name(*algorithm));
+        }
+        std::fs::write(path, text).map_err(|source| Error::Write {
+            path: path.clone(),
+            source,
+        })
+    }
+}
+
+impl Choices for Timed {
+    fn convolution(&mut self, site: &ConvolutionSite) -> Algorithm {
+        let key = key(site);
+        if let Some(&known) = self.known.get(&key) {
+            let allowed = self.winograd || known == Algorithm::Direct;
+            if allowed {
+                return known;
+            }
+        }
+        let fastest = fastest(site, &candidates(site, self.winograd));
+        self.known.insert(key, fastest);
+        fastest
+    }
+}
+
+fn key(site: &ConvolutionSite) -> String {
+    let g = &site.geometry;
+    format!(
+        "{} {:?} n{} c{} {:?} o{} k{:?} s{:?} p{:?} d{:?} g{} packs={} threads={}",
+        tallow_kernels::simd::level(),
+        site.phase,
+        g.batch,
+        g.in_channels,
+        g.in_size,
+        g.out_channels,
+        g.kernel,
+        g.stride,
+        g.padding,
+        g.dilation,
+        g.groups,
+        site.packs,
+        tallow_kernels::parallel::threads(),
+    )
+    .replace(", ", ",")
+}
+
+fn name(algorithm: Algorithm) -> &'static str {
+    match algorithm {
+        Algorithm::Direct => "direct",
+        Algorithm::Winograd(Tile::Two) => "winograd2",
+        Algorithm::Winograd(Tile::Four) => "winograd4",
+        _ => "other",
+    }
+}
+
+fn parse(name: &str) -> Option<Algorithm> {
+    Some(match name {
+        "direct" => Algorithm::Direct,
+        "winograd2" => Algorithm::Winograd(Tile::Two),
+        "winograd4" => Algorithm::Winograd(Tile::Four),
+        _ => return None,
+    })
+}
+
+/// Runs of each candidate; the least time counts.
+const ROUNDS: usize = 4;
+
+fn fastest(site: &ConvolutionSite, candidates: &[Algorithm]) -> Algorithm {
+    if let &[only] = candidates {
+        return only;
+    }
+    let mut trial = Trial::new(site);
+    let mut best = vec![Duration::MAX; candidates.len()];
+    // Alternating, so that what else the machine does meets all alike.
+    for _ in 0..ROUNDS {
+        for (best, &algorithm) in best.iter_mut().zip(candidates) {
+            if let Some(time) = trial.time(algorithm) {
+                *best = time.min(*best);
+            }
+        }
+    }
+    let order = candidates.iter().zip(&best).min_by_key(|(_, time)| **time);
+    order.map_or(Algorithm::Direct, |(algorithm, _)| *algorithm)
+}
+
+/// Operands to time a convolution on.
+struct Trial<'s> {
+    site: &'s ConvolutionSite,
+    x: Vec<f32>,
+    w: Vec<f32>,
+    y: Vec<f32>,
+    workspace: Workspace,
+}
+
+impl<'s> Trial<'s> {
+    fn new(site: &'s ConvolutionSite) -> Self {
+        let g = &site.geometry;
+        let plane = |size: [usize; 2]| size[0] * size[1];
+        let values = |len: usize| (0..len).map(|i| (i % 17) as f32 / 17.0 - 0.5).collect();
+        Self {
+            x: values(g.batch * g.in_channels * plane(g.in_size)),
+            w: values(g.out_channels * g.in_channels / g.groups * plane(g.kernel)),
+            y: values(g.batch * g.out_channels * plane(g.out_size())),
+            workspace: Workspace::new(),
+            site,
+        }
+    }
+
+    fn time(&mut self, algorithm: Algorithm) -> Option<Duration> {
+        let g = &self.site.geometry;
+        let direction = match self.site.phase {
+            Phase::BackwardInput => Direction::BackwardInput,
+            _ => Direction::Forward,
+        };
+        let mut packed = vec![0.0; conv::packed_len(g, direction, algorithm)];
+        let mut start = Instant::now();
+        if self.site.phase != Phase::BackwardWeight {
+            conv::pack(g, direction, algorithm, &self.w, &mut packed).ok()?;
+            if !self.site.packs {
+                start = Instant::now();
+            }
+        }
+        let ws = &self.workspace;
+        match self.site.phase {
+            Phase::Forward => conv::forward(
+                g,
+                algorithm,
+                &self.x,
+                &packed,
+                &Finish::default(),
+                &mut self.y,
+                ws,
+            ),
+            Phase::BackwardInput => {
+                conv::backward_input(g, algorithm, &packed, &self.y, None, &mut self.x, ws)
+            }
+            Phase::BackwardWeight => {
+                conv::backward_weight(g, algorithm, &self.x, &self.y, &mut self.w, ws)
+            }
+        }
+        .ok()?;
+        Some(start.elapsed())
+    }
+}

@@ -1,0 +1,109 @@
+//! From a captured graph to a plan: the passes, watched and written out, then lowering.
+
+use std::path::Path;
+
+use tallow_graph::Graph;
+
+use crate::choose::{ByShape, Timed};
+use crate::gradient::{self, Gradients};
+use crate::passes::{self, RunningStats};
+use crate::plan::{self, Plan, Settings};
+use crate::{Error, Mode, Options, Result};
+
+/// The graph of a whole training step. Its outputs are those of the captured graph, the loss first, then the
+/// gradients, then the next running statistics.
+pub(crate) struct StepGraph {
+    pub(crate) graph: Graph,
+    /// Names of the parameters that have gradients, in the order of the outputs.
+    pub(crate) gradients: Vec<String>,
+    /// Names of the buffers that the step changes, in the order of the outputs.
+    pub(crate) buffers: Vec<String>,
+}
+
+/// Runs the passes for inference.
+pub(crate) fn inference_graph(graph: Graph, options: &Options) -> Result<Graph> {
+    let mut dump = Dump::new(options.dump.as_deref());
+    dump.write("captured", &graph)?;
+    passes::inference(graph, options, &mut |name, graph| dump.write(name, graph))
+}
+
+/// Makes the training step of a captured graph whose first output is the loss, and runs the passes on it.
+pub(crate) fn training_graph(graph: &Graph, options: &Options) -> Result<StepGraph> {
+    let mut dump = Dump::new(options.dump.as_deref());
+    dump.write("captured", graph)?;
+    let fault = |source| Error::Pass {
+        pass: "split",
+        when: "made",
+        source,
+    };
+    let (mut split, buffers) = passes::split(graph).map_err(fault)?;
+    split.verify().map_err(fault)?;
+    dump.write("split", &split)?;
+    let loss = split
+        .outputs
+        .first()
+        .copied()
+        .ok_or(Error::Graph(tallow_graph::GraphError::NoOutputs))?;
+    let gradients: Gradients = gradient::differentiate(&mut split, loss)?;
+    split.outputs.extend(gradients.iter().map(|(_, id)| *id));
+    split.outputs.extend(buffers.iter().map(|(_, id)| *id));
+    dump.write("gradient", &split)?;
+    let graph = passes::training(split, options, &mut |name, graph| dump.write(name, graph))?;
+    let names = |list: RunningStats| list.into_iter().map(|(name, _)| name).collect();
+    Ok(StepGraph {
+        graph,
+        gradients: names(gradients),
+        buffers: names(buffers),
+    })
+}
+
+/// Makes a plan with the algorithms that the mode asks for.
+pub(crate) fn plan(
+    graph: &Graph,
+    options: &Options,
+    keep: bool,
+    external: &[usize],
+) -> Result<Plan> {
+    if options.mode == Mode::MaxAutotune {
+        let mut choices = Timed::new(options.winograd, options.autotune_file.as_deref());
+        let settings = Settings {
+            choices: &mut choices,
+            keep,
+            external,
+        };
+        let plan = plan::build(graph, settings)?;
+        choices.save()?;
+        return Ok(plan);
+    }
+    let settings = Settings {
+        choices: &mut ByShape {
+            winograd: options.winograd,
+        },
+        keep,
+        external,
+    };
+    plan::build(graph, settings)
+}
+
+/// Writes graphs into a folder, numbered in the order of the passes.
+struct Dump<'a> {
+    folder: Option<&'a Path>,
+    number: usize,
+}
+
+impl<'a> Dump<'a> {
+    fn new(folder: Option<&'a Path>) -> Self {
+        Self { folder, number: 0 }
+    }
+
+    fn write(&mut self, name: &str, graph: &Graph) -> Result<()> {
+        let Some(folder) = self.folder else {
+            return Ok(());
+        };
+        let path = folder.join(format!("{:02}_{name}.txt", self.number));
+        self.number += 1;
+        let written =
+            std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, graph.to_string()));
+        written.map_err(|source| Error::Write { path, source })
+    }
+}

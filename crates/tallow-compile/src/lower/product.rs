@@ -1,0 +1,241 @@
+//! Matrix products, tables and attention, through one GEMM.
+
+use tallow_kernels::gemm::{self, BatchSteps, GemmArgs};
+use tallow_kernels::{embedding as table, softmax};
+
+use super::{Io, Lowered, Outcome, Site};
+use crate::Result;
+
+/// A row-major matrix, read as it is or transposed.
+#[derive(Clone, Copy)]
+struct Matrix<'a> {
+    values: &'a [f32],
+    width: usize,
+    transposed: bool,
+}
+
+impl<'a> Matrix<'a> {
+    fn new(values: &'a [f32], width: usize) -> Self {
+        Self {
+            values,
+            width,
+            transposed: false,
+        }
+    }
+
+    fn t(self) -> Self {
+        Self {
+            transposed: !self.transposed,
+            ..self
+        }
+    }
+
+    fn strides(&self) -> (usize, usize) {
+        if self.transposed {
+            (1, self.width)
+        } else {
+            (self.width, 1)
+        }
+    }
+}
+
+/// `c = alpha a b + beta c` for each of a batch of matrices stored one after the other; a factor that is stored once
+/// serves all.
+fn product(
+    [batch, m, k, n]: [usize; 4],
+    a: Matrix<'_>,
+    b: Matrix<'_>,
+    c: &mut [f32],
+    [alpha, beta]: [f32; 2],
+) -> Outcome {
+    let ((a_rs, a_cs), (b_rs, b_cs)) = (a.strides(), b.strides());
+    let step = |values: &[f32], size: usize| if values.len() == size { 0 } else { size };
+    let steps = BatchSteps {
+        a: step(a.values, m * k),
+        b: step(b.values, k * n),
+        c: m * n,
+    };
+    let args = GemmArgs {
+        m,
+        n,
+        k,
+        a: a.values,
+        a_rs,
+        a_cs,
+        b: b.values,
+        b_rs,
+        b_cs,
+        c,
+        c_rs: n,
+        c_cs: 1,
+        alpha,
+        beta,
+    };
+    gemm::batched(batch, steps, args)
+}
+
+const SET: [f32; 2] = [1.0, 0.0];
+
+/// Rows, inputs and outputs of a linear layer.
+fn layer(weight: &[usize], rows: u64) -> [usize; 3] {
+    match *weight {
+        [outputs, inputs] => [rows as usize / inputs.max(1), inputs, outputs],
+        _ => [0, 0, 0],
+    }
+}
+
+pub(super) fn linear(site: &Site<'_>) -> Result<Lowered> {
+    let [rows, inputs, outputs] = layer(site.shape(1), site.inputs[0].elements());
+    let bias = site.inputs.len() > 2;
+    Ok(Lowered::new(move |io| {
+        if bias {
+            let bias = io.floats(2);
+            io.out
+                .chunks_exact_mut(outputs)
+                .for_each(|row| row.copy_from_slice(bias));
+        }
+        let (x, w) = (
+            Matrix::new(io.floats(0), inputs),
+            Matrix::new(io.floats(1), inputs).t(),
+        );
+        let beta = if bias { 1.0 } else { 0.0 };
+        product([1, rows, inputs, outputs], x, w, io.out, [1.0, beta])
+    }))
+}
+
+/// `dX = dY W` from dy and weight.
+pub(super) fn linear_backward_input(site: &Site<'_>) -> Result<Lowered> {
+    let [rows, inputs, outputs] = layer(site.shape(1), site.output().elements());
+    Ok(Lowered::new(move |io| {
+        let (dy, w) = (
+            Matrix::new(io.floats(0), outputs),
+            Matrix::new(io.floats(1), inputs),
+        );
+        product([1, rows, outputs, inputs], dy, w, io.out, SET)
+    }))
+}
+
+/// `dW = dYᵀ X` from dy and x.
+pub(super) fn linear_backward_weight(site: &Site<'_>) -> Result<Lowered> {
+    let [rows, inputs, outputs] = layer(&site.output().shape, site.inputs[1].elements());
+    Ok(Lowered::new(move |io| {
+        let (dy, x) = (
+            Matrix::new(io.floats(0), outputs).t(),
+            Matrix::new(io.floats(1), inputs),
+        );
+        product([1, outputs, rows, inputs], dy, x, io.out, SET)
+    }))
+}
+
+/// `[.., M, K]` times `[.., K, N]`, leading dimensions broadcast.
+pub(super) fn matmul(site: &Site<'_>) -> Result<Lowered> {
+    let (a, b) = (site.shape(0).to_vec(), site.shape(1).to_vec());
+    let out = &site.output().shape;
+    let leading = out.len() - 2;
+    let (m, n, k) = (out[leading], out[leading + 1], b[b.len() - 2]);
+    let batch: usize = out[..leading].iter().product();
+    let (a_batch, b_batch) = (&a[..a.len() - 2], &b[..b.len() - 2]);
+    let count = |dims: &[usize]| dims.iter().product::<usize>();
+    if count(b_batch) == 1 && count(a_batch) == batch {
+        // One matrix for the whole batch: its rows are those of one product.
+        return Ok(Lowered::new(move |io| {
+            let (a, b) = (Matrix::new(io.floats(0), k), Matrix::new(io.floats(1), n));
+            product([1, batch * m, k, n], a, b, io.out, SET)
+        }));
+    }
+    let whole = |dims: &[usize]| count(dims) == batch || count(dims) == 1;
+    if whole(a_batch) && whole(b_batch) {
+        return Ok(Lowered::new(move |io| {
+            let (a, b) = (Matrix::new(io.floats(0), k), Matrix::new(io.floats(1), n));
+            product([batch, m, k, n], a, b, io.out, SET)
+        }));
+    }
+    let places = |dims: &[usize]| -> Vec<usize> {
+        (0..batch)
+            .map(|index| broadcast_place(index, &out[..leading], dims))
+            .collect()
+    };
+    let (a_places, b_places) = (places(a_batch), places(b_batch));
+    Ok(Lowered::new(move |io| {
+        let (a, b) = (io.floats(0), io.floats(1));
+        for (index, c) in io.out.chunks_exact_mut(m * n).enumerate() {
+            let a = &a[a_places[index] * m * k..][..m * k];
+            let b = &b[b_places[index] * k * n..][..k * n];
+            product([1, m, k, n], Matrix::new(a, k), Matrix::new(b, n), c, SET)?;
+        }
+        Ok(())
+    }))
+}
+
+/// Which matrix of an operand with leading dimensions `dims` belongs to result number `index` of `out`.
+fn broadcast_place(mut index: usize, out: &[usize], dims: &[usize]) -> usize {
+    let missing = out.len() - dims.len();
+    let (mut place, mut step) = (0, 1);
+    for axis in (0..out.len()).rev() {
+        let coordinate = index % out[axis];
+        index /= out[axis];
+        if axis >= missing && dims[axis - missing] != 1 {
+            place += coordinate * step;
+            step *= dims[axis - missing];
+        }
+    }
+    place
+}
+
+/// `softmax(scale · q · kᵀ) · v`.
+pub(super) fn attention(site: &Site<'_>, scale: f64) -> Result<Lowered> {
+    let [n, heads, queries, width] = site.image(site.shape(0))?;
+    let [.., keys, value_width] = site.image(site.shape(2))?;
+    let batch = n * heads;
+    Ok(Lowered::new(move |io| {
+        let len = batch * queries * keys;
+        let mut scores = io.workspace.take(len);
+        let (q, k) = (
+            Matrix::new(io.floats(0), width),
+            Matrix::new(io.floats(1), width).t(),
+        );
+        product(
+            [batch, queries, width, keys],
+            q,
+            k,
+            &mut scores,
+            [scale as f32, 0.0],
+        )?;
+        let mut shares = io.workspace.take(len);
+        softmax::softmax([batch * queries, keys], &scores, &mut shares)?;
+        let (p, v) = (
+            Matrix::new(&shares, keys),
+            Matrix::new(io.floats(2), value_width),
+        );
+        product([batch, queries, keys, value_width], p, v, io.out, SET)
+    }))
+}
+
+fn table_size(shape: &[usize]) -> [usize; 2] {
+    match *shape {
+        [rows, width] => [rows, width],
+        _ => [0, 0],
+    }
+}
+
+/// Ids as the kernels take them; one that is too large for any table stays so.
+fn ids(io: &Io<'_>, input: usize) -> Vec<u32> {
+    let ids = io.ints(input).unwrap_or(&[]).iter();
+    ids.map(|&id| u32::try_from(id).unwrap_or(u32::MAX))
+        .collect()
+}
+
+pub(super) fn embedding(site: &Site<'_>) -> Result<Lowered> {
+    let size = table_size(site.shape(1));
+    Ok(Lowered::new(move |io| {
+        table::embedding(size, &ids(io, 0), io.floats(1), io.out)
+    }))
+}
+
+/// From dy and ids.
+pub(super) fn embedding_backward(site: &Site<'_>) -> Result<Lowered> {
+    let size = table_size(&site.output().shape);
+    Ok(Lowered::new(move |io| {
+        table::embedding_backward(size, &ids(io, 1), io.floats(0), io.out)
+    }))
+}

@@ -1,0 +1,23 @@
+//! [`Metrics`]: what compilation did and cost.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// Counters of a compiled model or step, from its first plan on.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Metrics {
+    /// Kernels in all plans.
+    pub kernels: usize,
+    /// Runs that went through the eager model, because it couldn't be captured.
+    pub fallbacks: u64,
+    /// Plans that were compiled after the first one.
+    pub recompiles: u64,
+    /// Runs for which a plan was there.
+    pub cache_hits: u64,
+    /// Time spent on compiling.
+    pub compile_time: Duration,
+    /// Bytes of the values in all plans, with memory reused.
+    pub planned_memory: u64,
+}

@@ -1,0 +1,455 @@
+//! Making a plan: lowering every node, finding out how long values live, giving them places.
+
+use std::collections::HashMap;
+
+use tallow_graph::op::Literal;
+use tallow_graph::{DType, Graph, Node, NodeId, Op};
+use tallow_kernels::workspace::Workspace;
+
+use super::memory::{self, Life};
+use super::{Choices, Constant, Memory, Place, Plan, Step};
+use crate::lower::{self, Lowered, Site};
+use crate::{Error, Result};
+
+/// How a plan is made.
+pub(crate) struct Settings<'a> {
+    pub(crate) choices: &'a mut dyn Choices,
+    /// Whether what depends on parameters alone is kept between runs.
+    pub(crate) keep: bool,
+    /// Outputs that the caller gives the memory for, by their number.
+    pub(crate) external: &'a [usize],
+}
+
+/// Makes a plan for a graph that all passes have seen.
+pub(crate) fn build(graph: &Graph, settings: Settings<'_>) -> Result<Plan> {
+    let mut builder = Builder::new(graph, &settings)?;
+    for node in &graph.nodes {
+        builder.node(node, settings.choices)?;
+    }
+    builder.outputs(&settings)?;
+    builder.finish()
+}
+
+/// A value while its place isn't known yet: a number in `Builder::values`, or a place that is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Source {
+    Value(usize),
+    Fixed(Place),
+}
+
+/// A call while places aren't known yet.
+struct Call {
+    step: Step,
+    reads: Vec<Source>,
+    in_place: &'static [usize],
+    writes: Source,
+}
+
+struct Builder<'g> {
+    graph: &'g Graph,
+    /// What each node's value is.
+    sources: Vec<Source>,
+    /// Whether each node depends on parameters and constants alone.
+    is_static: Vec<bool>,
+    keep: bool,
+    prepare: Vec<Call>,
+    calls: Vec<Call>,
+    /// The length of each value.
+    values: Vec<usize>,
+    kept: Vec<usize>,
+    params: Vec<String>,
+    constants: Vec<Constant>,
+    outputs: Vec<Source>,
+}
+
+impl<'g> Builder<'g> {
+    fn new(graph: &'g Graph, settings: &Settings<'_>) -> Result<Self> {
+        let mut is_static = vec![false; graph.nodes.len()];
+        for node in &graph.nodes {
+            is_static[node.id.0] = match node.op {
+                Op::Param(_) | Op::Constant(_) => true,
+                Op::Input(_) | Op::Dropout(_) | Op::DropPath(_) => false,
+                _ => node.inputs.iter().all(|id| is_static[id.0]),
+            };
+        }
+        Ok(Self {
+            graph,
+            sources: Vec::with_capacity(graph.nodes.len()),
+            is_static,
+            keep: settings.keep,
+            prepare: Vec::new(),
+            calls: Vec::new(),
+            values: Vec::new(),
+            kept: Vec::new(),
+            params: Vec::new(),
+            constants: Vec::new(),
+            outputs: Vec::new(),
+        })
+    }
+
+    fn node(&mut self, node: &Node, choices: &mut dyn Choices) -> Result<()> {
+        let source = match &node.op {
+            Op::Input(_) => {
+                let place = self.graph.inputs.iter().position(|id| *id == node.id);
+                Source::Fixed(Place::Input(place.unwrap_or_default()))
+            }
+            Op::Param(param) => {
+                check_float(node)?;
+                self.params.push(param.name.clone());
+                Source::Fixed(Place::Param(self.params.len() - 1))
+            }
+            Op::Constant(constant) => {
+                self.constants.push(constant_of(node, &constant.value)?);
+                Source::Fixed(Place::Constant(self.constants.len() - 1))
+            }
+            _ => self.operation(node, choices)?,
+        };
+        self.sources.push(source);
+        Ok(())
+    }
+
+    fn operation(&mut self, node: &Node, choices: &mut dyn Choices) -> Result<Source> {
+        let inputs = node.inputs.iter().map(|id| &self.graph.nodes[id.0].output);
+        let site = Site {
+            node,
+            inputs: inputs.collect(),
+        };
+        let Some(lowered) = lower::lower(&site, choices)? else {
+            return Ok(self.sources[node.inputs[0].0]);
+        };
+        check_float(node)?;
+        let mut reads: Vec<Source> = node.inputs.iter().map(|id| self.sources[id.0]).collect();
+        let kept = self.keep && self.is_static[node.id.0];
+        let Lowered {
+            run,
+            in_place,
+            pack,
+        } = lowered;
+        if let Some(pack) = pack {
+            let weight = node.inputs[pack.input];
+            let kept = self.keep && self.is_static[weight.0];
+            let step = step_of(node, "pack_weight", 0, pack.run, pack.len);
+            reads[pack.input] = self.call(step, vec![reads[pack.input]], &[], kept);
+        }
+        let flops = node_flops(self.graph, node);
+        let len = node.output.elements() as usize;
+        let step = step_of(node, node.op.name(), flops, run, len);
+        Ok(self.call(step, reads, in_place, kept))
+    }
+
+    /// Adds a call that writes a new value.
+    fn call(
+        &mut self,
+        step: Step,
+        reads: Vec<Source>,
+        in_place: &'static [usize],
+        kept: bool,
+    ) -> Source {
+        let len = step.len;
+        if kept {
+            let writes = Source::Fixed(Place::Kept(self.kept.len()));
+            self.kept.push(len);
+            self.prepare.push(Call {
+                step,
+                reads,
+                in_place: &[],
+                writes,
+            });
+            return writes;
+        }
+        let writes = Source::Value(self.values.len());
+        self.values.push(len);
+        self.calls.push(Call {
+            step,
+            reads,
+            in_place,
+            writes,
+        });
+        writes
+    }
+
+    /// Settles where outputs lie; those that the caller gives memory for are written there, or copied.
+    fn outputs(&mut self, settings: &Settings<'_>) -> Result<()> {
+        for (number, id) in self.graph.outputs.iter().enumerate() {
+            let mut source = self.sources[id.0];
+            if settings.external.contains(&number) {
+                let slot = settings.external.iter().position(|&n| n == number);
+                let place = Source::Fixed(Place::Output(slot.unwrap_or_default()));
+                self.bind(*id, source, place);
+                source = place;
+            } else if let Source::Fixed(Place::Param(_) | Place::Input(_)) = source {
+                let node = &self.graph.nodes[id.0];
+                check_float(node)?;
+                source = self.call(copy(node), vec![source], &[], false);
+            }
+            self.outputs.push(source);
+        }
+        Ok(())
+    }
+
+    /// Lets the call that makes `source` write to `place` instead, or copies it there.
+    fn bind(&mut self, id: NodeId, source: Source, place: Source) {
+        let is_value = matches!(source, Source::Value(_));
+        if !is_value || self.outputs.contains(&source) {
+            self.calls.push(Call {
+                step: copy(&self.graph.nodes[id.0]),
+                reads: vec![source],
+                in_place: &[],
+                writes: place,
+            });
+            return;
+        }
+        for call in &mut self.calls {
+            if call.writes == source {
+                call.writes = place;
+                call.in_place = &[];
+            }
+            for read in &mut call.reads {
+                if *read == source {
+                    *read = place;
+                }
+            }
+        }
+        for other in &mut self.sources {
+            if *other == source {
+                *other = place;
+            }
+        }
+    }
+
+    fn finish(self) -> Result<Plan> {
+        let mut lives = self.lives();
+        let takes = self.takes(&mut lives);
+        let slots = memory::assign(&order(&lives));
+        let memory = account(&lives, &slots.lens, &self.kept);
+        let of = slots_in_order(&lives, &slots.of);
+        let place = |source: Source| match source {
+            Source::Fixed(place) => place,
+            Source::Value(value) => Place::Slot(of[value]),
+        };
+        let lens = &self.values;
+        let read = |source: Source| match source {
+            Source::Fixed(_) => (place(source), 0),
+            Source::Value(value) => (place(source), lens[value]),
+        };
+        let settle = |(index, call): (usize, Call)| {
+            let Call {
+                mut step,
+                reads,
+                writes,
+                ..
+            } = call;
+            step.reads = reads.into_iter().map(read).collect();
+            step.writes = place(writes);
+            step.taken = takes.get(&index).copied();
+            step
+        };
+        let steps = self.calls.into_iter().enumerate().map(settle).collect();
+        let prepare = self.prepare.into_iter().map(|call| {
+            let Call {
+                mut step,
+                reads,
+                writes,
+                ..
+            } = call;
+            step.reads = reads.into_iter().map(read).collect();
+            step.writes = place(writes);
+            step
+        });
+        let prepare = prepare.collect();
+        let types = |id: &NodeId| self.graph.nodes[id.0].output.clone();
+        let outputs = self.outputs.iter().zip(&self.graph.outputs);
+        Ok(Plan {
+            prepare,
+            steps,
+            slots: slots.lens.iter().map(|&len| vec![0.0; len]).collect(),
+            kept: self.kept.iter().map(|&len| vec![0.0; len]).collect(),
+            constants: self.constants,
+            params: self.params,
+            inputs: self.graph.inputs.iter().map(types).collect(),
+            outputs: outputs
+                .map(|(source, id)| (place(*source), types(id)))
+                .collect(),
+            memory,
+            workspace: Workspace::new(),
+        })
+    }
+
+    /// When each value is written and read last; `None` for one that was bound to an output.
+    fn lives(&self) -> Vec<Option<Life>> {
+        let mut lives: Vec<Option<Life>> = vec![None; self.values.len()];
+        for (index, call) in self.calls.iter().enumerate() {
+            for read in &call.reads {
+                if let Source::Value(value) = read
+                    && let Some(life) = &mut lives[*value]
+                {
+                    life.last_read = index;
+                }
+            }
+            if let Source::Value(value) = call.writes {
+                lives[value] = Some(Life {
+                    len: self.values[value],
+                    written: index,
+                    last_read: index,
+                    takes: None,
+                });
+            }
+        }
+        for output in &self.outputs {
+            if let Source::Value(value) = output
+                && let Some(life) = &mut lives[*value]
+            {
+                life.last_read = usize::MAX;
+            }
+        }
+        lives
+    }
+
+    /// Which input's memory a call writes into, for calls that can.
+    fn takes(&self, lives: &mut [Option<Life>]) -> HashMap<usize, usize> {
+        let mut takes = HashMap::new();
+        for (index, call) in self.calls.iter().enumerate() {
+            let Source::Value(written) = call.writes else {
+                continue;
+            };
+            for &input in call.in_place {
+                let Some(&Source::Value(read)) = call.reads.get(input) else {
+                    continue;
+                };
+                let once = call
+                    .reads
+                    .iter()
+                    .filter(|&&r| r == Source::Value(read))
+                    .count()
+                    == 1;
+                let dies = lives[read].is_some_and(|life| life.last_read == index);
+                if once && dies && self.values[read] == self.values[written] {
+                    if let Some(life) = &mut lives[written] {
+                        life.takes = Some(read);
+                    }
+                    takes.insert(index, input);
+                    break;
+                }
+            }
+        }
+        takes
+    }
+}
+
+/// The lives of values that have one, in the order in which they are written, which is that of their numbers.
+fn order(lives: &[Option<Life>]) -> Vec<Life> {
+    let mut places = vec![0; lives.len()];
+    let mut ordered = Vec::new();
+    for (value, life) in lives.iter().enumerate() {
+        if let Some(life) = life {
+            places[value] = ordered.len();
+            ordered.push(Life {
+                takes: life.takes.map(|taken| places[taken]),
+                ..*life
+            });
+        }
+    }
+    ordered
+}
+
+/// The slot of each value, by its own number.
+fn slots_in_order(lives: &[Option<Life>], of: &[usize]) -> Vec<usize> {
+    let mut slots = of.iter();
+    let slot = |life: &Option<Life>| match life {
+        Some(_) => slots.next().copied().unwrap_or_default(),
+        None => usize::MAX,
+    };
+    lives.iter().map(slot).collect()
+}
+
+fn account(lives: &[Option<Life>], lens: &[usize], kept: &[usize]) -> Memory {
+    let bytes = |floats: usize| 4 * floats as u64;
+    let kept = bytes(kept.iter().sum());
+    let all: Vec<Life> = lives.iter().flatten().copied().collect();
+    let live_at = |step: usize| -> usize {
+        let alive = all
+            .iter()
+            .filter(|life| life.written <= step && step <= life.last_read);
+        // A value that takes another's memory over counts once.
+        alive
+            .filter(|life| life.takes.is_none() || life.written != step)
+            .map(|l| l.len)
+            .sum()
+    };
+    let live = all
+        .iter()
+        .map(|life| live_at(life.written))
+        .max()
+        .unwrap_or(0);
+    Memory {
+        planned: bytes(lens.iter().sum()) + kept,
+        live: bytes(live) + kept,
+        naive: bytes(all.iter().map(|life| life.len).sum()) + kept,
+    }
+}
+
+fn step_of(node: &Node, name: &'static str, flops: u64, run: lower::Run, len: usize) -> Step {
+    Step {
+        name,
+        scope: node.scope.clone(),
+        node: node.id,
+        flops,
+        run,
+        reads: Vec::new(),
+        writes: Place::Slot(usize::MAX),
+        len,
+        taken: None,
+    }
+}
+
+/// A call that copies a node's value.
+fn copy(node: &Node) -> Step {
+    let run: lower::Run = Box::new(|io| {
+        io.out.copy_from_slice(io.floats(0));
+        Ok(())
+    });
+    step_of(node, "copy", 0, run, node.output.elements() as usize)
+}
+
+fn node_flops(graph: &Graph, node: &Node) -> u64 {
+    let types = node
+        .inputs
+        .iter()
+        .map(|id| graph.nodes[id.0].output.clone());
+    node.op.flops(&types.collect::<Vec<_>>(), &node.output)
+}
+
+fn check_float(node: &Node) -> Result<()> {
+    if node.output.dtype == DType::F32 {
+        return Ok(());
+    }
+    Err(Error::Unsupported {
+        operation: node.op.name().to_string(),
+        module: node.scope.clone(),
+        problem: format!("gives {}", node.output),
+        remedy: "compiled plans work in f32; convert the model's parameters and inputs to it",
+    })
+}
+
+fn constant_of(node: &Node, literal: &Literal) -> Result<Constant> {
+    let bytes = &literal.bytes;
+    Ok(match literal.ty.dtype {
+        DType::F32 => Constant::Floats(numbers(bytes, f32::from_le_bytes)),
+        DType::I64 => Constant::Ints(numbers(bytes, i64::from_le_bytes)),
+        DType::U32 => Constant::Ints(numbers(bytes, |b| i64::from(u32::from_le_bytes(b)))),
+        DType::U8 => Constant::Ints(bytes.iter().map(|&b| i64::from(b)).collect()),
+        _ => {
+            check_float(node)?;
+            Constant::Floats(Vec::new())
+        }
+    })
+}
+
+fn numbers<const N: usize, T>(bytes: &[u8], from: impl Fn([u8; N]) -> T) -> Vec<T> {
+    bytes
+        .as_chunks::<N>()
+        .0
+        .iter()
+        .map(|chunk| from(*chunk))
+        .collect()
+}

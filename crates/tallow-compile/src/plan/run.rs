@@ -1,0 +1,177 @@
+//! Running a plan.
+
+use super::{Constant, Place, Plan, Step};
+use crate::lower::{Io, Value};
+use crate::{Error, Result};
+use tallow_graph::TensorType;
+
+/// What the caller brings to a run.
+pub(crate) struct Frame<'a, 'o> {
+    /// The parameters, in the plan's order.
+    pub(crate) params: &'a [&'a [f32]],
+    /// The inputs, in the graph's order.
+    pub(crate) inputs: &'a [Value<'a>],
+    /// Memory for the outputs that the caller gives it for.
+    pub(crate) outputs: &'a mut [&'o mut [f32]],
+}
+
+impl Plan {
+    /// Computes what is kept, from the parameters. To be called before the first run and after they change.
+    pub(crate) fn prepare(&mut self, params: &[&[f32]]) -> Result<()> {
+        let Self {
+            prepare,
+            slots,
+            kept,
+            constants,
+            workspace,
+            ..
+        } = self;
+        let mut memory = MemoryOf {
+            slots,
+            kept,
+            constants,
+        };
+        let mut frame = Frame {
+            params,
+            inputs: &[],
+            outputs: &mut [],
+        };
+        prepare
+            .iter()
+            .try_for_each(|step| step.run(&mut memory, &mut frame, workspace))
+    }
+
+    /// Runs every step.
+    pub(crate) fn run(&mut self, frame: &mut Frame<'_, '_>) -> Result<()> {
+        let Self {
+            steps,
+            slots,
+            kept,
+            constants,
+            workspace,
+            ..
+        } = self;
+        let mut memory = MemoryOf {
+            slots,
+            kept,
+            constants,
+        };
+        steps
+            .iter()
+            .try_for_each(|step| step.run(&mut memory, frame, workspace))
+    }
+
+    /// Runs every step and tells `watch` how long each took.
+    pub(crate) fn run_timed(
+        &mut self,
+        frame: &mut Frame<'_, '_>,
+        watch: &mut dyn FnMut(usize, std::time::Duration),
+    ) -> Result<()> {
+        let Self {
+            steps,
+            slots,
+            kept,
+            constants,
+            workspace,
+            ..
+        } = self;
+        let mut memory = MemoryOf {
+            slots,
+            kept,
+            constants,
+        };
+        for (index, step) in steps.iter().enumerate() {
+            let start = std::time::Instant::now();
+            step.run(&mut memory, frame, workspace)?;
+            watch(index, start.elapsed());
+        }
+        Ok(())
+    }
+
+    /// Output number `index` after a run, where the caller didn't give memory for it, and its type.
+    pub(crate) fn output(&self, index: usize) -> Option<(&[f32], &TensorType)> {
+        let (place, ty) = self.outputs.get(index)?;
+        let len = ty.elements() as usize;
+        match *place {
+            Place::Slot(slot) => Some((&self.slots[slot][..len], ty)),
+            Place::Kept(kept) => Some((&self.kept[kept][..len], ty)),
+            Place::Constant(constant) => match &self.constants[constant] {
+                Constant::Floats(values) => Some((values, ty)),
+                Constant::Ints(_) => None,
+            },
+            Place::Param(_) | Place::Input(_) | Place::Output(_) => None,
+        }
+    }
+}
+
+/// The plan's own values.
+struct MemoryOf<'p> {
+    slots: &'p mut [Vec<f32>],
+    kept: &'p mut [Vec<f32>],
+    constants: &'p [Constant],
+}
+
+impl Step {
+    fn run(
+        &self,
+        memory: &mut MemoryOf<'_>,
+        frame: &mut Frame<'_, '_>,
+        workspace: &tallow_kernels::workspace::Workspace,
+    ) -> Result<()> {
+        // What is written is taken out, so that everything else can be read.
+        match self.writes {
+            Place::Slot(slot) => {
+                let mut out = std::mem::take(&mut memory.slots[slot]);
+                let result = self.call(memory, frame, workspace, &mut out[..self.len]);
+                memory.slots[slot] = out;
+                result
+            }
+            Place::Kept(kept) => {
+                let mut out = std::mem::take(&mut memory.kept[kept]);
+                let result = self.call(memory, frame, workspace, &mut out[..self.len]);
+                memory.kept[kept] = out;
+                result
+            }
+            Place::Output(output) => {
+                let out = std::mem::take(&mut frame.outputs[output]);
+                let result = self.call(memory, frame, workspace, out);
+                frame.outputs[output] = out;
+                result
+            }
+            Place::Param(_) | Place::Input(_) | Place::Constant(_) => Ok(()),
+        }
+    }
+
+    fn call(
+        &self,
+        memory: &MemoryOf<'_>,
+        frame: &Frame<'_, '_>,
+        workspace: &tallow_kernels::workspace::Workspace,
+        out: &mut [f32],
+    ) -> Result<()> {
+        let value = |&(place, len): &(Place, usize)| match place {
+            // The slot that is written is taken out: what it held is in `out`.
+            Place::Slot(slot) => Value::Floats(memory.slots[slot].get(..len).unwrap_or(&[])),
+            Place::Kept(kept) => Value::Floats(&memory.kept[kept]),
+            Place::Param(param) => Value::Floats(frame.params[param]),
+            Place::Output(output) => Value::Floats(frame.outputs[output]),
+            Place::Input(input) => frame.inputs[input],
+            Place::Constant(constant) => match &memory.constants[constant] {
+                Constant::Floats(values) => Value::Floats(values),
+                Constant::Ints(values) => Value::Ints(values),
+            },
+        };
+        let reads: Vec<Value<'_>> = self.reads.iter().map(value).collect();
+        let mut io = Io {
+            reads: &reads,
+            taken: self.taken,
+            out,
+            workspace,
+        };
+        (self.run)(&mut io).map_err(|source| Error::Kernel {
+            operation: self.name,
+            module: self.scope.clone(),
+            source,
+        })
+    }
+}

@@ -1,0 +1,227 @@
+//! Compiled training steps beside candle's tape: losses, gradients and running statistics of real models.
+
+mod common;
+
+use candle_core::{DType, Device, Tensor};
+use candle_nn::ModuleT;
+use common::{Eager, batch, close, eager_step};
+use tallow_compile::{Options, StepCompiler};
+use tallow_nn::{LeNet5, ResNet, SimpleCifar, Stem, VisionTransformer, VisionTransformerConfig};
+use tallow_tensor::ops::{self, CrossEntropyConfig};
+use tallow_tensor::{Params, rng};
+
+/// One step of a model, compiled and eager from the same parameters, and the largest relative difference allowed.
+fn compare<M: ModuleT>(
+    make: impl Fn(&Params) -> candle_core::Result<M>,
+    (images, labels): (Tensor, Tensor),
+    options: Options,
+    tolerance: f64,
+) {
+    let params = Params::f32_cpu();
+    let model = make(&params).unwrap();
+    let config = CrossEntropyConfig {
+        label_smoothing: 0.1,
+        ..Default::default()
+    };
+    let forward = |images: &Tensor, labels: &Tensor| {
+        let outputs = model.forward_t(images, true)?;
+        Ok((ops::cross_entropy(&outputs, labels, &config)?, outputs))
+    };
+    let before = params.to_tensors().unwrap();
+    rng::begin_step(7, 3);
+    let Eager {
+        loss,
+        outputs,
+        gradients,
+    } = eager_step(&images, &labels, &forward);
+    let buffers = params.to_tensors().unwrap();
+    params
+        .load_tensors(&before, tallow_tensor::params::Strict::Yes)
+        .unwrap();
+
+    let mut compiler = StepCompiler::new(options).unwrap();
+    for _ in 0..2 {
+        params
+            .load_tensors(&before, tallow_tensor::params::Strict::Yes)
+            .unwrap();
+        rng::begin_step(7, 3);
+        let step = compiler.run(&params, &images, &labels, &forward).unwrap();
+        assert!(
+            (f64::from(step.loss) - loss).abs() <= tolerance * loss.abs(),
+            "{} {loss}",
+            step.loss
+        );
+        close("outputs", &step.outputs, &outputs, tolerance);
+        for (name, var) in params.trainable() {
+            let expected = gradients.get(&var).unwrap();
+            let found = step
+                .gradients
+                .get(&var)
+                .unwrap_or_else(|| panic!("{name} has no gradient"));
+            close(&name, found, expected, tolerance);
+        }
+        for (name, after) in params.to_tensors().unwrap() {
+            close(&name, &after, &buffers[&name], 1e-5);
+        }
+    }
+    assert_eq!(compiler.metrics().cache_hits, 1);
+    assert_eq!(compiler.metrics().fallbacks, 0);
+}
+
+fn direct() -> Options {
+    Options::default().winograd(false)
+}
+
+#[test]
+fn simple_cifar() {
+    let data = || batch([8, 3, 32, 32], 10);
+    compare(
+        |p| SimpleCifar::new(3, 10, p.builder()),
+        data(),
+        direct(),
+        1e-5,
+    );
+}
+
+#[test]
+fn lenet() {
+    compare(
+        |p| LeNet5::new(10, p.builder()),
+        batch([4, 1, 28, 28], 10),
+        direct(),
+        1e-5,
+    );
+}
+
+#[test]
+fn resnet18() {
+    let make = |p: &Params| ResNet::resnet18(10, Stem::Cifar, p.builder());
+    compare(make, batch([4, 3, 32, 32], 10), direct(), 1e-4);
+}
+
+#[test]
+fn resnet18_by_winograd() {
+    let make = |p: &Params| ResNet::resnet18(10, Stem::Cifar, p.builder());
+    compare(make, batch([4, 3, 32, 32], 10), Options::default(), 1e-3);
+}
+
+#[test]
+fn vit_tiny() {
+    let make = |p: &Params| {
+        let mut config = VisionTransformerConfig::tiny();
+        config.patch_embed.image_size = 32;
+        config.patch_embed.patch_size = 8;
+        config.block.drop_path = 0.1;
+        config.num_classes = 10;
+        config.depth = 3;
+        VisionTransformer::from_config(config, p.builder())
+    };
+    compare(make, batch([2, 3, 32, 32], 10), direct(), 1e-5);
+}
+
+/// The same bytes again, and for any number of threads.
+#[test]
+fn repeatable() {
+    let params = Params::f32_cpu();
+    let model = SimpleCifar::new(3, 10, params.builder()).unwrap();
+    let (images, labels) = batch([8, 3, 32, 32], 10);
+    let run = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .unwrap();
+        pool.install(|| {
+            let mut compiler = StepCompiler::new(Options::default()).unwrap();
+            rng::begin_step(1, 1);
+            let step = compiler
+                .run(&params, &images, &labels, |images, labels| {
+                    let outputs = model.forward_t(images, true)?;
+                    let loss = ops::cross_entropy(&outputs, labels, &Default::default())?;
+                    Ok((loss, outputs))
+                })
+                .unwrap();
+            let bits = |t: &Tensor| -> Vec<u32> {
+                let values = t.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+                values.into_iter().map(f32::to_bits).collect()
+            };
+            let gradients: Vec<_> = params
+                .trainable()
+                .iter()
+                .map(|(_, var)| bits(step.gradients.get(var).unwrap()))
+                .collect();
+            (step.loss.to_bits(), gradients)
+        })
+    };
+    let one = run(1);
+    assert!(one == run(1), "a second run differs");
+    assert!(one == run(2), "two threads give other bits than one");
+}
+
+#[test]
+fn a_frozen_layer_gets_no_gradient_and_costs_another_plan() {
+    let params = Params::f32_cpu();
+    let model = SimpleCifar::new(3, 10, params.builder()).unwrap();
+    let (images, labels) = batch([4, 3, 32, 32], 10);
+    let mut compiler = StepCompiler::new(Options::default()).unwrap();
+    let forward = |images: &Tensor, labels: &Tensor| {
+        let outputs = model.forward_t(images, true)?;
+        Ok((
+            ops::cross_entropy(&outputs, labels, &Default::default())?,
+            outputs,
+        ))
+    };
+    let first = compiler.run(&params, &images, &labels, forward).unwrap();
+    let (name, weight) = params.trainable()[0].clone();
+    assert!(first.gradients.get(&weight).is_some());
+    assert!(params.freeze(&name) > 0);
+    let second = compiler.run(&params, &images, &labels, forward).unwrap();
+    assert!(second.gradients.get(&weight).is_none());
+    assert_eq!(compiler.metrics().recompiles, 1);
+}
+
+#[test]
+fn wrong_use_is_said_in_words() {
+    let params = Params::f32_cpu();
+    let model = SimpleCifar::new(3, 10, params.builder()).unwrap();
+    let forward = |images: &Tensor, labels: &Tensor| {
+        let outputs = model.forward_t(images, true)?;
+        Ok((
+            ops::cross_entropy(&outputs, labels, &Default::default())?,
+            outputs,
+        ))
+    };
+    let (images, labels) = batch([4, 3, 32, 32], 10);
+    let mut compiler = StepCompiler::new(Options::default().cache_limit(1)).unwrap();
+    compiler.run(&params, &images, &labels, forward).unwrap();
+    let (more, classes) = batch([6, 3, 32, 32], 10);
+    let message = |result: tallow_compile::Result<tallow_compile::Step>| match result {
+        Ok(_) => panic!("no error"),
+        Err(error) => error.to_string(),
+    };
+    let text = message(compiler.run(&params, &more, &classes, forward));
+    assert!(
+        text.contains("cache limit is 1") && text.contains("f32[6, 3, 32, 32]"),
+        "{text}"
+    );
+
+    let not_scalar = |images: &Tensor, _: &Tensor| {
+        let outputs = model.forward_t(images, true)?;
+        Ok((outputs.clone(), outputs))
+    };
+    let mut compiler = StepCompiler::new(Options::default()).unwrap();
+    let text = message(compiler.run(&params, &images, &labels, not_scalar));
+    assert!(text.contains("not a scalar"), "{text}");
+
+    params.freeze("");
+    let text = message(compiler.run(&params, &images, &labels, forward));
+    assert!(text.contains("no trainable parameter"), "{text}");
+
+    let doubles = images.to_dtype(DType::F64).unwrap();
+    let text = message(compiler.run(&params, &doubles, &labels, forward));
+    assert!(text.contains("f32") || text.contains("f64"), "{text}");
+
+    let bad = Tensor::new(&[0u32, 1, 2, 99], &Device::Cpu).unwrap();
+    params.unfreeze("");
+    let text = message(compiler.run(&params, &images, &bad, forward));
+    assert!(text.contains("99"), "{text}");
+}
