@@ -2,6 +2,7 @@
 //!
 //! Cases: A = SimpleCifar, 3x32x32, batch 128. B = ResNet-18 with the CIFAR stem, batch 32.
 //! C = ResNet-18 at 224. A train step is forward, cross entropy, backward and AdamW.
+//! Modes: `eager`, `default`, `reduce-overhead`, `max-autotune`. `--breakdown` adds the time of every kernel of a plan.
 //! `cargo xtask bench` runs each case in a process of its own, so that peak memory is the case's.
 
 use std::time::{Duration, Instant};
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use candle_core::{DType, Device, Tensor};
 use candle_nn::ModuleT;
+use tallow::compile::{InferenceCompiler, KernelTime, Mode, Options, StepCompiler};
 use tallow::nn::{ResNet, SimpleCifar, Stem};
 use tallow::tensor::ops::{self, CrossEntropyConfig};
 use tallow::tensor::params::Params;
@@ -114,7 +116,7 @@ fn build(case: &Case, params: &Params) -> Result<Box<dyn ModuleT>> {
     })
 }
 
-fn run(case: &Case) -> Result<()> {
+fn run(case: &Case, mode: RunMode, breakdown: bool) -> Result<()> {
     memory::keep_freed();
     let device = Device::Cpu;
     let params = Params::new(42, DType::F32, &device);
@@ -132,39 +134,134 @@ fn run(case: &Case) -> Result<()> {
     let first = Instant::now();
     let mut first_step = None;
     let mut optimizer = AdamW::new(1e-3);
+    let mut compiled = match mode.options() {
+        Some(options) => Some((
+            StepCompiler::new(options.clone())?,
+            InferenceCompiler::new(options)?,
+        )),
+        None => None,
+    };
     let times = sample(Duration::from_secs(6), || {
-        if case.train {
-            let logits = model.forward_t(&images, true)?;
-            let loss = ops::cross_entropy(&logits, &labels, &CrossEntropyConfig::default())?;
-            let mut grads = loss.backward()?;
-            optimizer.step(&params.trainable(), &mut grads)?;
-        } else {
-            model.forward_t(&images, false)?;
+        match &mut compiled {
+            Some((steps, _)) if case.train => {
+                let mut step = steps.run(&params, &images, &labels, |images, labels| {
+                    let logits = model.forward_t(images, true)?;
+                    let loss = ops::cross_entropy(&logits, labels, &CrossEntropyConfig::default())?;
+                    Ok((loss, logits))
+                })?;
+                optimizer.step(&params.trainable(), &mut step.gradients)?;
+            }
+            Some((_, inference)) => {
+                inference.run(&images, |images| model.forward_t(images, false))?;
+            }
+            None if case.train => {
+                let logits = model.forward_t(&images, true)?;
+                let loss = ops::cross_entropy(&logits, &labels, &CrossEntropyConfig::default())?;
+                let mut grads = loss.backward()?;
+                optimizer.step(&params.trainable(), &mut grads)?;
+            }
+            None => {
+                model.forward_t(&images, false)?;
+            }
         }
         first_step.get_or_insert_with(|| first.elapsed().as_secs_f64());
         Ok(())
     })?;
     let median = times[times.len() / 2];
     let line = serde_json::json!({
-        "framework": "tallow", "mode": "eager", "model": case.model,
+        "framework": "tallow", "mode": mode.name(), "model": case.model,
         "phase": if case.train { "train" } else { "infer" }, "batch": case.batch,
         "threads": rayon::current_num_threads(), "images_per_s": case.batch as f64 / median * 1e3,
         "ms_median": median, "ms_min": times[0], "n": times.len(), "first_step_s": first_step,
         "rss_peak_mb": peak_memory_mb(), "rss_before_step_mb": before,
     });
     println!("{line}");
+    if let Some((steps, inference)) = &mut compiled
+        && breakdown
+    {
+        steps.measure(true);
+        inference.measure(true);
+        for _ in 0..5 {
+            if case.train {
+                steps.run(&params, &images, &labels, |_, _| {
+                    unreachable!("the plan is there")
+                })?;
+            } else {
+                inference.run(&images, |_| unreachable!("the plan is there"))?;
+            }
+        }
+        print_times(if case.train {
+            steps.kernel_times()
+        } else {
+            inference.kernel_times()
+        });
+    }
     Ok(())
 }
 
+/// A line a kernel: time a run, share, and the rate at which the operation's definition is worked off.
+fn print_times(mut times: Vec<KernelTime>) {
+    let each = |time: &KernelTime| time.time.as_secs_f64() / time.runs.max(1) as f64;
+    let total: f64 = times.iter().map(each).sum();
+    times.sort_by(|a, b| each(b).total_cmp(&each(a)));
+    for time in &times {
+        let seconds = each(time);
+        println!(
+            "{:8.3} ms {:5.1} % {:7.1} GFLOP/s  {:24} {}",
+            seconds * 1e3,
+            100.0 * seconds / total,
+            time.flops as f64 / seconds / 1e9,
+            time.kernel,
+            time.module
+        );
+    }
+    println!("{:8.3} ms in all", total * 1e3);
+}
+
+/// How the model is run.
+#[derive(Clone, Copy)]
+enum RunMode {
+    Eager,
+    Compiled(Mode),
+}
+
+impl RunMode {
+    fn parse(name: &str) -> Option<Self> {
+        Some(match name {
+            "eager" => Self::Eager,
+            "default" => Self::Compiled(Mode::Default),
+            "reduce-overhead" => Self::Compiled(Mode::ReduceOverhead),
+            "max-autotune" => Self::Compiled(Mode::MaxAutotune),
+            _ => return None,
+        })
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Eager => "eager",
+            Self::Compiled(Mode::Default) => "default",
+            Self::Compiled(Mode::ReduceOverhead) => "reduce-overhead",
+            Self::Compiled(Mode::MaxAutotune) => "max-autotune",
+        }
+    }
+
+    fn options(self) -> Option<Options> {
+        match self {
+            Self::Eager => None,
+            Self::Compiled(mode) => Some(Options::default().mode(mode)),
+        }
+    }
+}
+
 fn main() -> Result<()> {
-    // cargo adds flags such as `--bench`; the case's name is what has no dash.
-    let names: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|arg| !arg.starts_with('-'))
-        .collect();
-    for name in &names {
-        match CASES.iter().find(|case| case.name == name) {
-            Some(case) => run(case)?,
+    // cargo adds flags such as `--bench`; names of cases and modes are what has no dash.
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let breakdown = arguments.iter().any(|argument| argument == "--breakdown");
+    let names: Vec<&String> = arguments.iter().filter(|a| !a.starts_with('-')).collect();
+    let mode = names.iter().find_map(|name| RunMode::parse(name));
+    for name in names.iter().filter(|name| RunMode::parse(name).is_none()) {
+        match CASES.iter().find(|case| case.name == name.as_str()) {
+            Some(case) => run(case, mode.unwrap_or(RunMode::Eager), breakdown)?,
             None => bail!(
                 "no case `{name}`; the cases are {}",
                 CASES.map(|case| case.name).join(", ")

@@ -67,6 +67,11 @@ impl<P> Cache<P> {
         Ok(&mut self.plans[index].1)
     }
 
+    /// All plans, in the order in which they were made.
+    pub(crate) fn plans(&self) -> impl Iterator<Item = &P> {
+        self.plans.iter().map(|(_, plan)| plan)
+    }
+
     fn check_room(&self, signature: &Signature) -> Result<()> {
         if self.plans.len() < self.limit {
             return Ok(());

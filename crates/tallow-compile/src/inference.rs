@@ -1,16 +1,16 @@
-//! [`Compiled`]: a model whose inference runs as plans.
+//! [`Compiled`]: a model whose inference runs as plans; [`InferenceCompiler`]: the plans without the model.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use candle_core::{Device, Tensor};
 use candle_nn::ModuleT;
-use tallow_tensor::{Capture, Params, inplace};
+use tallow_tensor::{Capture, inplace};
 
 use crate::bind::{self, Fed};
 use crate::cache::{Cache, Signature};
 use crate::plan::{Frame, Plan};
-use crate::{Error, Metrics, Options, Result, compiler};
+use crate::{Error, KernelTime, Metrics, Options, Result, compiler};
 
 /// Compiles a model for inference on batches like `example` (`torch.compile` on a model in evaluation mode).
 ///
@@ -21,28 +21,9 @@ pub fn compile<'m, M: ModuleT>(
     example: &Tensor,
     options: Options,
 ) -> Result<Compiled<'m, M>> {
-    compile_with(model, None, example, options)
-}
-
-/// As [`compile`], with the names that parameters have in `params`.
-///
-/// # Errors
-/// As [`compile`].
-pub fn compile_with<'m, M: ModuleT>(
-    model: &'m M,
-    params: Option<&Params>,
-    example: &Tensor,
-    options: Options,
-) -> Result<Compiled<'m, M>> {
-    options.check()?;
     let compiled = Compiled {
         model,
-        params: params.cloned(),
-        state: Mutex::new(State {
-            cache: Cache::new(options.cache_limit),
-            metrics: Metrics::default(),
-        }),
-        options,
+        compiler: Mutex::new(InferenceCompiler::new(options)?),
     };
     compiled.forward(example)?;
     Ok(compiled)
@@ -54,18 +35,58 @@ pub fn compile_with<'m, M: ModuleT>(
 /// training steps are compiled by [`StepCompiler`](crate::StepCompiler). What a plan gives is not on the tape.
 ///
 /// Plans keep forms of the parameters that are made for running. Changes that Tallow makes to parameters (optimizers,
-/// [`Params::load`], running statistics) are noticed; after changing one with candle's own `Var::set`, call
-/// [`Compiled::refresh`].
+/// [`Params::load`](tallow_tensor::Params::load), running statistics) are noticed; after changing one with candle's own
+/// `Var::set`, call [`Compiled::refresh`].
 pub struct Compiled<'m, M> {
     model: &'m M,
-    params: Option<Params>,
-    options: Options,
-    state: Mutex<State>,
+    compiler: Mutex<InferenceCompiler>,
 }
 
-struct State {
+impl<M: ModuleT> Compiled<'_, M> {
+    /// The model on a batch, in inference.
+    ///
+    /// # Errors
+    /// [`Error::CacheLimit`] for one signature too many, and what compiling and kernels fail with.
+    pub fn forward(&self, xs: &Tensor) -> Result<Tensor> {
+        let mut compiler = self.lock();
+        compiler.run(xs, |xs| self.model.forward_t(xs, false))
+    }
+
+    /// Reads the parameters in again at the next run. Only needed after changing one with candle's own `Var::set`.
+    pub fn refresh(&self) {
+        inplace::touch();
+    }
+
+    /// What compilation did and cost so far.
+    pub fn metrics(&self) -> Metrics {
+        self.lock().metrics().clone()
+    }
+
+    /// The model.
+    pub fn model(&self) -> &M {
+        self.model
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, InferenceCompiler> {
+        self.compiler.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<M: ModuleT> ModuleT for Compiled<'_, M> {
+    fn forward_t(&self, xs: &Tensor, train: bool) -> candle_core::Result<Tensor> {
+        match train {
+            true => self.model.forward_t(xs, true),
+            false => Ok(self.forward(xs)?),
+        }
+    }
+}
+
+/// Runs inference as compiled plans, one a signature of shapes, for callers who hold the model themselves.
+pub struct InferenceCompiler {
+    options: Options,
     cache: Cache<Entry>,
     metrics: Metrics,
+    measures: bool,
 }
 
 /// What runs for one signature.
@@ -83,69 +104,101 @@ struct Bound {
     prepared: Option<u64>,
 }
 
-impl<M: ModuleT> Compiled<'_, M> {
-    /// The model on a batch, in inference.
+impl InferenceCompiler {
+    /// A compiler that has no plan yet.
     ///
     /// # Errors
-    /// [`Error::CacheLimit`] for one signature too many, and what compiling and kernels fail with.
-    pub fn forward(&self, xs: &Tensor) -> Result<Tensor> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let State { cache, metrics } = &mut *state;
+    /// Options that can't be met, such as a precision that this CPU hasn't.
+    pub fn new(options: Options) -> Result<Self> {
+        options.check()?;
+        Ok(Self {
+            cache: Cache::new(options.cache_limit),
+            metrics: Metrics::default(),
+            measures: false,
+            options,
+        })
+    }
+
+    /// What `forward`, a model in inference, gives for a batch. It is run when a new signature is met, and never again
+    /// for that signature.
+    ///
+    /// # Errors
+    /// A graph break with `fullgraph`, naming each; [`Error::CacheLimit`] for one signature too many; operations, types or
+    /// devices that plans can't take.
+    pub fn run(
+        &mut self,
+        xs: &Tensor,
+        mut forward: impl FnMut(&Tensor) -> candle_core::Result<Tensor>,
+    ) -> Result<Tensor> {
+        let Self {
+            options,
+            cache,
+            metrics,
+            measures,
+        } = self;
         let signature = Signature {
             inputs: bind::signature(&[xs])?,
             frozen: Vec::new(),
         };
-        match cache.get(&signature, metrics, |metrics| self.entry(xs, metrics))? {
-            Entry::Plan(bound) => bound.run(xs),
+        match cache.get(&signature, metrics, |metrics| {
+            entry(options, xs, &mut forward, metrics)
+        })? {
+            Entry::Plan(bound) => {
+                bound.plan.measure(*measures);
+                bound.run(xs)
+            }
             Entry::Eager => {
                 metrics.fallbacks += 1;
                 let _guard = tallow_tensor::no_grad::enter();
-                Ok(self.model.forward_t(xs, false)?.detach())
+                Ok(forward(xs)?.detach())
             }
         }
-    }
-
-    fn entry(&self, xs: &Tensor, metrics: &mut Metrics) -> Result<Entry> {
-        let mut capture = Capture::new().input("x", xs);
-        if let Some(params) = &self.params {
-            capture = capture.params(params);
-        }
-        let captured =
-            capture.run_with_params(|inputs| Ok(vec![self.model.forward_t(&inputs[0], false)?]));
-        let captured = match captured {
-            Err(tallow_tensor::Error::GraphBreaks(_)) if !self.options.fullgraph => {
-                return Ok(Entry::Eager);
-            }
-            captured => captured?,
-        };
-        let graph = compiler::inference_graph(captured.graph, &self.options)?;
-        let plan = compiler::plan(&graph, &self.options, true, &[])?;
-        metrics.kernels += plan.steps.len();
-        metrics.planned_memory += plan.memory.planned;
-        let tensors: HashMap<String, Tensor> = captured.params.into_iter().collect();
-        let params = bind::parameters(&plan.params, &tensors)?;
-        Ok(Entry::Plan(Box::new(Bound {
-            plan,
-            params,
-            prepared: None,
-        })))
-    }
-
-    /// Reads the parameters in again at the next run. Only needed after changing one with candle's own `Var::set`.
-    pub fn refresh(&self) {
-        inplace::touch();
     }
 
     /// What compilation did and cost so far.
-    pub fn metrics(&self) -> Metrics {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.metrics.clone()
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
-    /// The model.
-    pub fn model(&self) -> &M {
-        self.model
+    /// Whether the next runs are timed kernel by kernel; see [`InferenceCompiler::kernel_times`].
+    pub fn measure(&mut self, on: bool) {
+        self.measures = on;
     }
+
+    /// The time that each kernel took, over all timed runs.
+    pub fn kernel_times(&self) -> Vec<KernelTime> {
+        let plans = self.cache.plans().filter_map(|entry| match entry {
+            Entry::Plan(bound) => Some(&bound.plan),
+            Entry::Eager => None,
+        });
+        plans.flat_map(Plan::kernel_times).collect()
+    }
+}
+
+fn entry(
+    options: &Options,
+    xs: &Tensor,
+    forward: &mut impl FnMut(&Tensor) -> candle_core::Result<Tensor>,
+    metrics: &mut Metrics,
+) -> Result<Entry> {
+    let capture = Capture::new().input("x", xs);
+    let captured = match capture.run_with_params(|inputs| Ok(vec![forward(&inputs[0])?])) {
+        Err(tallow_tensor::Error::GraphBreaks(_)) if !options.fullgraph => {
+            return Ok(Entry::Eager);
+        }
+        captured => captured?,
+    };
+    let graph = compiler::inference_graph(captured.graph, options)?;
+    let plan = compiler::plan(&graph, options, true, &[])?;
+    metrics.kernels += plan.steps.len();
+    metrics.planned_memory += plan.memory.planned;
+    let tensors: HashMap<String, Tensor> = captured.params.into_iter().collect();
+    let params = bind::parameters(&plan.params, &tensors)?;
+    Ok(Entry::Plan(Box::new(Bound {
+        plan,
+        params,
+        prepared: None,
+    })))
 }
 
 impl Bound {
@@ -188,13 +241,4 @@ pub(crate) fn output(plan: &Plan, index: usize) -> Result<Tensor> {
         ty.shape.as_slice(),
         &Device::Cpu,
     )?)
-}
-
-impl<M: ModuleT> ModuleT for Compiled<'_, M> {
-    fn forward_t(&self, xs: &Tensor, train: bool) -> candle_core::Result<Tensor> {
-        match train {
-            true => self.model.forward_t(xs, true),
-            false => Ok(self.forward(xs)?),
-        }
-    }
 }

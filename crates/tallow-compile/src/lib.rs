@@ -34,9 +34,9 @@ pub mod step;
 
 pub use error::{Error, Result};
 pub use explain::{Explanation, explain, explain_step};
-pub use inference::{Compiled, compile, compile_with};
+pub use inference::{Compiled, InferenceCompiler, compile};
 pub use interpret::interpret;
-pub use metrics::Metrics;
+pub use metrics::{KernelTime, Metrics};
 pub use options::{Mode, Options, Precision};
 pub use passes::names as pass_names;
 pub use plan::Memory;

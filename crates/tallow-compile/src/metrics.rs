@@ -21,3 +21,19 @@ pub struct Metrics {
     /// Bytes of the values in all plans, with memory reused.
     pub planned_memory: u64,
 }
+
+/// The time that one kernel of a plan took.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct KernelTime {
+    /// The operation, such as `conv2d_backward_weight`.
+    pub kernel: &'static str,
+    /// The path of the module.
+    pub module: String,
+    /// Floating-point operations of one run, as the definition of the operation has them.
+    pub flops: u64,
+    /// Timed runs.
+    pub runs: u64,
+    /// Time of all of them.
+    pub time: Duration,
+}

@@ -11,7 +11,7 @@ use crate::bind::{self, Fed};
 use crate::cache::{Cache, Signature};
 use crate::inference::output;
 use crate::plan::{Frame, Plan};
-use crate::{Error, Metrics, Options, Result, compiler};
+use crate::{Error, KernelTime, Metrics, Options, Result, compiler};
 
 /// Runs the forward pass, the loss and the backward pass of training steps as compiled plans, one a signature of
 /// shapes and of frozen parameters.
@@ -47,6 +47,7 @@ pub struct StepCompiler {
     metrics: Metrics,
     /// Memory of the gradients, shared by all plans.
     gradients: HashMap<String, Tensor>,
+    measures: bool,
 }
 
 /// What runs for one signature.
@@ -87,6 +88,7 @@ impl StepCompiler {
             cache: Cache::new(options.cache_limit),
             metrics: Metrics::default(),
             gradients: HashMap::new(),
+            measures: false,
             options,
         })
     }
@@ -112,6 +114,7 @@ impl StepCompiler {
             cache,
             metrics,
             gradients,
+            measures,
         } = self;
         let frozen = params
             .iter()
@@ -131,7 +134,10 @@ impl StepCompiler {
             )
         })?;
         match entry {
-            Entry::Plan(plan) => plan.run(images, targets),
+            Entry::Plan(step) => {
+                step.plan.measure(*measures);
+                step.run(images, targets)
+            }
             Entry::Eager => {
                 metrics.fallbacks += 1;
                 eager(images, targets, &mut forward)
@@ -142,6 +148,20 @@ impl StepCompiler {
     /// What compilation did and cost so far.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
+    }
+
+    /// Whether the next steps are timed kernel by kernel; see [`StepCompiler::kernel_times`].
+    pub fn measure(&mut self, on: bool) {
+        self.measures = on;
+    }
+
+    /// The time that each kernel took, over all timed steps.
+    pub fn kernel_times(&self) -> Vec<KernelTime> {
+        let plans = self.cache.plans().filter_map(|entry| match entry {
+            Entry::Plan(step) => Some(&step.plan),
+            Entry::Eager => None,
+        });
+        plans.flat_map(Plan::kernel_times).collect()
     }
 }
 

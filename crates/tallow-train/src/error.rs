@@ -49,6 +49,10 @@ pub enum Error {
     #[error(transparent)]
     Tensor(Box<candle_core::Error>),
 
+    /// The step couldn't be compiled.
+    #[error(transparent)]
+    Compile(Box<tallow_compile::Error>),
+
     /// The loss is NaN or infinite. Parameters keep the values they had before the step, buffers such as running
     /// statistics may hold what the forward pass put there; checkpoints written before are untouched.
     #[error("the loss of {place} is {loss}: {cause}")]
@@ -251,4 +255,13 @@ pub enum CheckpointProblem {
     /// The optimizer is another one, or its state does not fit.
     #[error("its optimizer state does not fit: {0}")]
     Optimizer(String),
+}
+
+impl From<tallow_compile::Error> for Error {
+    fn from(error: tallow_compile::Error) -> Self {
+        match error {
+            tallow_compile::Error::Candle(error) => error.into(),
+            error => Self::Compile(Box::new(error)),
+        }
+    }
 }

@@ -14,6 +14,7 @@ mod step;
 use std::path::Path;
 
 use candle_nn::ModuleT;
+use tallow_compile::{InferenceCompiler, StepCompiler};
 use tallow_tensor::Params;
 
 use crate::{History, Hook, HookContext, Loss, Optimizer, Result, checkpoint};
@@ -35,6 +36,22 @@ pub struct Trainer<M> {
     schedule: SchedulePlan,
     hooks: Vec<Box<dyn Hook>>,
     state: State,
+    compiled: Option<Compiled>,
+}
+
+/// The plans of a trainer that compiles.
+struct Compiled {
+    step: StepCompiler,
+    inference: InferenceCompiler,
+}
+
+impl Compiled {
+    fn new(options: tallow_compile::Options) -> Result<Self> {
+        Ok(Self {
+            inference: InferenceCompiler::new(options.clone())?,
+            step: StepCompiler::new(options)?,
+        })
+    }
 }
 
 impl<M: ModuleT> Trainer<M> {
@@ -71,6 +88,13 @@ impl<M: ModuleT> Trainer<M> {
     /// Steps done since the training began, over all epochs and resumes.
     pub fn steps(&self) -> u64 {
         self.state.position.step
+    }
+
+    /// What compiling the training step did and cost so far, if the trainer [compiles](TrainerBuilder::compile).
+    pub fn compile_metrics(&self) -> Option<&tallow_compile::Metrics> {
+        self.compiled
+            .as_ref()
+            .map(|compiled| compiled.step.metrics())
     }
 
     /// Writes all that is needed to go on from here, in one safetensors file; see

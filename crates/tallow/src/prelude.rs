@@ -2,6 +2,7 @@
 //!
 //! candle's own names (`Tensor`, `Device`, `ModuleT`, `VarBuilder`) are not here: a program has candle at hand anyway.
 
+pub use tallow_compile::{Compiled, Mode, Options as CompileOptions, compile, explain};
 pub use tallow_data::{
     Augment, Batch, BatchSource, ImageDataset, LoaderConfig, Normalize, datasets,
 };

@@ -266,12 +266,12 @@ impl<'g> Builder<'g> {
             kept: self.kept.iter().map(|&len| vec![0.0; len]).collect(),
             constants: self.constants,
             params: self.params,
-            inputs: self.graph.inputs.iter().map(types).collect(),
             outputs: outputs
                 .map(|(source, id)| (place(*source), types(id)))
                 .collect(),
             memory,
             workspace: Workspace::new(),
+            times: Vec::new(),
         })
     }
 
@@ -392,7 +392,6 @@ fn step_of(node: &Node, name: &'static str, flops: u64, run: lower::Run, len: us
     Step {
         name,
         scope: node.scope.clone(),
-        node: node.id,
         flops,
         run,
         reads: Vec::new(),

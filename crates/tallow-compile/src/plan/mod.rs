@@ -7,7 +7,7 @@ mod build;
 mod memory;
 mod run;
 
-use tallow_graph::{NodeId, TensorType};
+use tallow_graph::TensorType;
 use tallow_kernels::workspace::Workspace;
 
 use crate::lower::Run;
@@ -62,8 +62,6 @@ pub(crate) enum Place {
 pub(crate) struct Step {
     pub(crate) name: &'static str,
     pub(crate) scope: String,
-    /// The node that it computes.
-    pub(crate) node: NodeId,
     pub(crate) flops: u64,
     run: Run,
     /// Where it reads, and how many floats where that is a slot.
@@ -83,12 +81,12 @@ pub(crate) struct Plan {
     constants: Vec<Constant>,
     /// The parameters that it reads, in order.
     pub(crate) params: Vec<String>,
-    /// The types of its inputs.
-    pub(crate) inputs: Vec<TensorType>,
     /// Where the outputs lie when it is done, and their types.
     outputs: Vec<(Place, TensorType)>,
     pub(crate) memory: Memory,
     workspace: Workspace,
+    /// Time and number of runs of each step, where runs are timed.
+    times: Vec<(std::time::Duration, u64)>,
 }
 
 /// A value that is part of the plan.

@@ -1,7 +1,10 @@
 //! Running a plan.
 
+use std::time::{Duration, Instant};
+
 use super::{Constant, Place, Plan, Step};
 use crate::lower::{Io, Value};
+use crate::metrics::KernelTime;
 use crate::{Error, Result};
 use tallow_graph::TensorType;
 
@@ -49,6 +52,7 @@ impl Plan {
             kept,
             constants,
             workspace,
+            times,
             ..
         } = self;
         let mut memory = MemoryOf {
@@ -56,36 +60,38 @@ impl Plan {
             kept,
             constants,
         };
-        steps
-            .iter()
-            .try_for_each(|step| step.run(&mut memory, frame, workspace))
-    }
-
-    /// Runs every step and tells `watch` how long each took.
-    pub(crate) fn run_timed(
-        &mut self,
-        frame: &mut Frame<'_, '_>,
-        watch: &mut dyn FnMut(usize, std::time::Duration),
-    ) -> Result<()> {
-        let Self {
-            steps,
-            slots,
-            kept,
-            constants,
-            workspace,
-            ..
-        } = self;
-        let mut memory = MemoryOf {
-            slots,
-            kept,
-            constants,
-        };
-        for (index, step) in steps.iter().enumerate() {
-            let start = std::time::Instant::now();
+        if times.is_empty() {
+            return steps
+                .iter()
+                .try_for_each(|step| step.run(&mut memory, frame, workspace));
+        }
+        for (step, (time, runs)) in steps.iter().zip(times) {
+            let start = Instant::now();
             step.run(&mut memory, frame, workspace)?;
-            watch(index, start.elapsed());
+            *time += start.elapsed();
+            *runs += 1;
         }
         Ok(())
+    }
+
+    /// Whether runs are timed from now on. Switching it on begins from zero.
+    pub(crate) fn measure(&mut self, on: bool) {
+        if on == self.times.is_empty() {
+            let steps = if on { self.steps.len() } else { 0 };
+            self.times = vec![(Duration::ZERO, 0); steps];
+        }
+    }
+
+    /// What was timed.
+    pub(crate) fn kernel_times(&self) -> impl Iterator<Item = KernelTime> {
+        let timed = self.steps.iter().zip(&self.times);
+        timed.map(|(step, &(time, runs))| KernelTime {
+            kernel: step.name,
+            module: step.scope.clone(),
+            flops: step.flops,
+            runs,
+            time,
+        })
     }
 
     /// Output number `index` after a run, where the caller didn't give memory for it, and its type.

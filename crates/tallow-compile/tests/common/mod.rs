@@ -42,10 +42,15 @@ pub(crate) fn eager_step(
 
 /// Fails unless the largest difference is at most `tolerance` of the largest value.
 pub(crate) fn close(name: &str, found: &Tensor, expected: &Tensor, tolerance: f64) {
+    close_at(name, found, expected, tolerance, 1e-6);
+}
+
+/// As [`close`], with `scale` as the least that the difference is compared with.
+pub(crate) fn close_at(name: &str, found: &Tensor, expected: &Tensor, tolerance: f64, scale: f32) {
     assert_eq!(found.dims(), expected.dims(), "{name}");
     let values = |t: &Tensor| t.detach().flatten_all().unwrap().to_vec1::<f32>().unwrap();
     let (found, expected) = (values(found), values(expected));
-    let largest = expected.iter().fold(1e-6f32, |m, v| m.max(v.abs()));
+    let largest = expected.iter().fold(scale, |m, v| m.max(v.abs()));
     let worst = found.iter().zip(&expected).map(|(a, b)| (a - b).abs());
     let worst = worst.fold(
         0f32,

@@ -7,7 +7,7 @@ use tallow_tensor::Params;
 use tallow_tensor::memory;
 use tallow_tensor::ops::CrossEntropyConfig;
 
-use super::{Position, State, Trainer};
+use super::{Compiled, Position, State, Trainer};
 use crate::checkpoint::{self, Checkpointing};
 use crate::metrics::Measure;
 use crate::progress::ProgressDisplay;
@@ -29,6 +29,7 @@ pub struct TrainerBuilder<M> {
     resume: Option<PathBuf>,
     progress: ProgressDisplay,
     keep_freed_memory: bool,
+    compile: Option<tallow_compile::Options>,
 }
 
 /// A schedule, or how to make one once the number of steps is known.
@@ -53,6 +54,7 @@ impl<M: ModuleT> TrainerBuilder<M> {
             resume: None,
             progress: ProgressDisplay::Auto,
             keep_freed_memory: true,
+            compile: None,
         }
     }
 
@@ -130,6 +132,13 @@ impl<M: ModuleT> TrainerBuilder<M> {
         self
     }
 
+    /// Runs training steps and evaluation as compiled plans; not by default. Parameters, optimizer, hooks, checkpoints and
+    /// the order of everything stay the same, and so do results but for rounding.
+    pub fn compile(mut self, options: tallow_compile::Options) -> Self {
+        self.compile = Some(options);
+        self
+    }
+
     /// Whether the process keeps freed memory for the next step instead of giving it back to the system, see
     /// [`tallow_tensor::memory::keep_freed`]; yes by default. It holds for the rest of the process.
     pub fn keep_freed_memory(mut self, keep: bool) -> Self {
@@ -175,6 +184,7 @@ impl<M: ModuleT> TrainerBuilder<M> {
             memory::keep_freed();
         }
         Ok(Trainer {
+            compiled: self.compile.map(Compiled::new).transpose()?,
             model: self.model,
             loss: self.loss,
             schedule: self.schedule,

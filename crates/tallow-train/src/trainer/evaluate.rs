@@ -1,5 +1,6 @@
 //! Evaluation in inference mode: [`Trainer::evaluate`].
 
+use candle_core::Tensor;
 use candle_nn::ModuleT;
 use tallow_data::{Batch, BatchSource};
 use tallow_tensor::{no_grad, rng};
@@ -34,7 +35,7 @@ impl<M: ModuleT> Trainer<M> {
         Ok(metrics)
     }
 
-    fn tally(&self, source: &dyn BatchSource) -> Result<Tally> {
+    fn tally(&mut self, source: &dyn BatchSource) -> Result<Tally> {
         let _guard = no_grad::enter();
         let mut tally = Tally::default();
         for (index, batch) in source.epoch(0)?.enumerate() {
@@ -43,8 +44,13 @@ impl<M: ModuleT> Trainer<M> {
         Ok(tally)
     }
 
-    fn measure(&self, index: usize, batch: &Batch, tally: &mut Tally) -> Result<()> {
-        let outputs = self.model.forward_t(&batch.images, false)?.detach();
+    fn measure(&mut self, index: usize, batch: &Batch, tally: &mut Tally) -> Result<()> {
+        let model = &self.model;
+        let forward = |images: &Tensor| model.forward_t(images, false);
+        let outputs = match &mut self.compiled {
+            Some(compiled) => compiled.inference.run(&batch.images, forward)?,
+            None => forward(&batch.images)?.detach(),
+        };
         let loss = scalar(&self.loss.loss(&outputs, &batch.labels)?)?;
         if !loss.is_finite() {
             let pass = Pass::Evaluation { batch: index };
