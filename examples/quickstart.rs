@@ -71,6 +71,7 @@ fn main() -> Result<()> {
         })
         .epochs(settings.epochs)
         .seed(settings.seed)
+        .compile(CompileOptions::default())
         .checkpoint(&checkpoint)
         .build()?;
     let history = trainer.fit(&train, Some(&test))?;

@@ -1,6 +1,7 @@
 //! Everything through the public API, a module a concern. One program, since linking candle is slow.
 
 mod checkpoint;
+mod compiled;
 mod hooks;
 mod metrics;
 mod optimizer;
