@@ -167,12 +167,15 @@ fn run(case: &Case, mode: RunMode, breakdown: bool) -> Result<()> {
         first_step.get_or_insert_with(|| first.elapsed().as_secs_f64());
         Ok(())
     })?;
+    let compile = compiled.as_ref().map(|(steps, inference)| {
+        (steps.metrics().compile_time + inference.metrics().compile_time).as_secs_f64()
+    });
     let median = times[times.len() / 2];
     let line = serde_json::json!({
         "framework": "tallow", "mode": mode.name(), "model": case.model,
         "phase": if case.train { "train" } else { "infer" }, "batch": case.batch,
         "threads": rayon::current_num_threads(), "images_per_s": case.batch as f64 / median * 1e3,
-        "ms_median": median, "ms_min": times[0], "n": times.len(), "first_step_s": first_step,
+        "ms_median": median, "ms_min": times[0], "n": times.len(), "first_step_s": first_step, "compile_s": compile,
         "rss_peak_mb": peak_memory_mb(), "rss_before_step_mb": before,
     });
     println!("{line}");

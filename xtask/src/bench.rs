@@ -16,23 +16,48 @@ const USAGE: &str = "\
 Usage: cargo xtask bench [options]
 
   --case NAME     only this step case (A-train, B-train, C-train, C-inf1, C-inf8, A-inf1, A-inf128); may repeat
+  --mode NAME     how the model runs: eager, default, reduce-overhead, max-autotune (default `default`)
   --vs COMMAND    alternate with COMMAND (a program and its arguments; the case's name is added as the last one),
                   which prints JSON lines with `images_per_s`; prints the ratio of medians
+  --vs torch      alternate with PyTorch in its fastest mode, through benches/torch_step.py and the Python that
+                  TALLOW_PYTHON names
   --rounds N      runs of each program with --vs (default 5)
+  --table         ResNet-18's training step (case B-train) eager and in every mode: time, gain, memory, compile time
   --kernels       only the criterion bench of single operations
   --step          only the step bench
 ";
+
+/// How the step bench runs a model.
+const MODES: [&str; 4] = ["eager", "default", "reduce-overhead", "max-autotune"];
+
+/// The modes of PyTorch that are tried.
+const TORCH_MODES: [&str; 6] = [
+    "eager",
+    "eager_channels_last",
+    "compile",
+    "compile_channels_last",
+    "compile_max_autotune",
+    "compile_max_autotune_channels_last",
+];
 
 /// The cases of the step bench, in the order in which they run.
 const CASES: &[&str] = &[
     "A-train", "B-train", "C-train", "C-inf1", "C-inf8", "A-inf1", "A-inf128",
 ];
 
+/// What to alternate with.
+enum Versus {
+    Command(Vec<String>),
+    Torch,
+}
+
 #[derive(Default)]
 struct Options {
     cases: Vec<String>,
-    versus: Option<Vec<String>>,
+    mode: String,
+    versus: Option<Versus>,
     rounds: usize,
+    table: bool,
     kernels: bool,
     step: bool,
 }
@@ -44,12 +69,20 @@ pub fn run(root: &Path, args: &[String]) -> Result<()> {
         return Ok(());
     }
     let options = parse(args)?;
+    if options.table {
+        return table(&build_step_bench(root)?);
+    }
     if options.step {
         let program = build_step_bench(root)?;
+        let ours = [program.display().to_string(), options.mode.clone()];
         for case in &options.cases {
             match &options.versus {
-                None => println!("{}", measure(&[program.display().to_string()], case)?),
-                Some(other) => alternate(&program, other, case, options.rounds)?,
+                None => println!("{}", measure(&ours, case)?),
+                Some(Versus::Command(other)) => alternate(&ours, other, case, options.rounds)?,
+                Some(Versus::Torch) => {
+                    let fastest = fastest_torch(root, case)?;
+                    alternate(&ours, &fastest, case, options.rounds)?;
+                }
             }
         }
     }
@@ -61,6 +94,7 @@ pub fn run(root: &Path, args: &[String]) -> Result<()> {
 
 fn parse(args: &[String]) -> Result<Options> {
     let mut options = Options {
+        mode: "default".to_string(),
         rounds: 5,
         ..Options::default()
     };
@@ -78,9 +112,22 @@ fn parse(args: &[String]) -> Result<Options> {
                 }
                 options.cases.push(case.clone());
             }
-            "--vs" => {
-                options.versus = Some(value()?.split_whitespace().map(str::to_string).collect())
+            "--mode" => {
+                let mode = value()?;
+                if !MODES.contains(&mode.as_str()) {
+                    bail!("no mode `{mode}`; the modes are {}", MODES.join(", "));
+                }
+                options.mode.clone_from(mode);
             }
+            "--vs" => {
+                let words = value()?.split_whitespace().map(str::to_string);
+                let words: Vec<String> = words.collect();
+                options.versus = Some(match words.as_slice() {
+                    [only] if only == "torch" => Versus::Torch,
+                    _ => Versus::Command(words),
+                });
+            }
+            "--table" => options.table = true,
             "--rounds" => {
                 options.rounds = value()?.parse().context("--rounds takes a whole number")?
             }
@@ -135,6 +182,10 @@ fn measure(command: &[String], case: &str) -> Result<Value> {
     let output = Command::new(program)
         .args(args)
         .arg(case)
+        // glibc keeps freed memory, as our own bench asks it to: the strongest setting of whoever allocates a tensor.
+        .env("MALLOC_MMAP_THRESHOLD_", "4294967296")
+        .env("MALLOC_TRIM_THRESHOLD_", "8589934592")
+        .env("MALLOC_TOP_PAD_", "67108864")
         .stderr(std::process::Stdio::inherit())
         .output()
         .with_context(|| format!("running {program}"))?;
@@ -145,12 +196,59 @@ fn measure(command: &[String], case: &str) -> Result<Value> {
         .with_context(|| format!("`{program} {case}` printed no figure ({})", output.status))
 }
 
+/// The command of PyTorch in the mode that is fastest for a case; one that fails is passed over.
+fn fastest_torch(root: &Path, case: &str) -> Result<Vec<String>> {
+    let python = std::env::var("TALLOW_PYTHON").unwrap_or_else(|_| "python3".to_string());
+    let script = root.join("benches/torch_step.py").display().to_string();
+    let command = |mode: &str| vec![python.clone(), script.clone(), mode.to_string()];
+    let mut best: Option<(f64, Vec<String>)> = None;
+    for mode in TORCH_MODES {
+        let Ok(line) = measure(&command(mode), case) else {
+            eprintln!("{mode} gave no figure for {case}");
+            continue;
+        };
+        println!("{line}");
+        let speed = line["images_per_s"].as_f64().unwrap_or(0.0);
+        if best.as_ref().is_none_or(|(fastest, _)| speed > *fastest) {
+            best = Some((speed, command(mode)));
+        }
+    }
+    let (_, command) = best.with_context(|| {
+        format!(
+            "`{python} {script}` ran in no mode; set TALLOW_PYTHON to a Python with torch and torchvision"
+        )
+    })?;
+    Ok(command)
+}
+
+/// ResNet-18's training step, eager and in each mode.
+fn table(program: &Path) -> Result<()> {
+    println!("| mode | ms a step | gain | peak memory MB | compile s |");
+    println!("|---|--:|--:|--:|--:|");
+    let mut eager = None;
+    for mode in MODES {
+        let line = measure(
+            &[program.display().to_string(), mode.to_string()],
+            "B-train",
+        )?;
+        let number = |key: &str| line[key].as_f64().unwrap_or(f64::NAN);
+        let time = number("ms_median");
+        let eager = *eager.get_or_insert(time);
+        println!(
+            "| {mode} | {time:.0} | {:.2} | {:.0} | {:.2} |",
+            eager / time,
+            number("rss_peak_mb"),
+            number("compile_s")
+        );
+    }
+    Ok(())
+}
+
 /// A B A B ..., then a line for each side's median and one for the ratio.
-fn alternate(program: &Path, other: &[String], case: &str, rounds: usize) -> Result<()> {
-    let ours = [program.display().to_string()];
+fn alternate(ours: &[String], other: &[String], case: &str, rounds: usize) -> Result<()> {
     let (mut a, mut b) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
-        a.push(measure(&ours, case)?);
+        a.push(measure(ours, case)?);
         b.push(measure(other, case)?);
     }
     let (a, b) = (median_line(a), median_line(b));

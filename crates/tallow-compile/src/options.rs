@@ -40,8 +40,7 @@ pub enum Mode {
     /// Algorithms are chosen by shape.
     #[default]
     Default,
-    /// As [`Mode::Default`]; and memory that plans share is kept between plans, so that switching between signatures
-    /// allocates nothing.
+    /// PyTorch's name for less overhead a launch. A plan on the CPU has none to reduce: the same as [`Mode::Default`].
     ReduceOverhead,
     /// Algorithms are timed on this machine, layer by layer, and the fastest is taken.
     MaxAutotune,
