@@ -29,7 +29,7 @@ pub(super) fn run(pass: &Pass<'_>, target: &mut [f32], workspace: &Workspace) {
     }
     let micro = Micro::current();
     let correlations = &pass.correlations;
-    let plan = Plan::new(correlations, micro);
+    let plan = Plan::new(correlations, pass.source.images_inner, micro);
     let mut zeros = workspace.take(correlations.depth);
     zeros.fill(0.0);
     let call = Call {
@@ -93,6 +93,9 @@ struct Block<'a> {
     /// `[tiles][taps]`: the taps that a tile doesn't skip are 1.
     reads: Scratch<'a, usize>,
     tiles: usize,
+    /// Pixels that are cut into tiles by themselves, and how many tiles they are.
+    run: usize,
+    tiles_a_run: usize,
     taps: usize,
     taps_each: usize,
 }
@@ -123,7 +126,13 @@ impl<'a> Block<'a> {
             call.workspace,
         );
         let taps = correlation.taps();
-        let tiles = pixels.len().div_ceil(call.micro.rows);
+        let run = if order.images_inner && pixels.len().is_multiple_of(order.images) {
+            order.images
+        } else {
+            pixels.len()
+        };
+        let tiles_a_run = run.div_ceil(call.micro.rows);
+        let tiles = pixels.len() / run * tiles_a_run;
         let mut block = Self {
             call,
             correlation,
@@ -132,8 +141,15 @@ impl<'a> Block<'a> {
             targets: call.workspace.take_indices(pixels.len()),
             reads: call.workspace.take_indices(tiles * taps),
             tiles,
+            run,
+            tiles_a_run,
             taps,
-            taps_each: call.plan.taps(taps, correlations.depth, call.micro),
+            taps_each: call.plan.taps(
+                taps,
+                correlation.axes[1].taps,
+                correlations.depth,
+                call.micro,
+            ),
         };
         block.fill_targets(&order, pixels.start);
         block.fill_reads();
@@ -164,10 +180,11 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// The pixels of a tile; tiles differ by at most one pixel.
+    /// The pixels of a tile; tiles of a run differ by at most one pixel.
     fn tile(&self, tile: usize) -> Range<usize> {
-        let pixels = self.rows.pixels;
-        tile * pixels / self.tiles..(tile + 1) * pixels / self.tiles
+        let (start, tile) = (tile / self.tiles_a_run * self.run, tile % self.tiles_a_run);
+        let cut = |tile: usize| start + tile * self.run / self.tiles_a_run;
+        cut(tile)..cut(tile + 1)
     }
 
     fn channel_parts(&self) -> impl Iterator<Item = Range<usize>> + use<> {
