@@ -27,6 +27,7 @@ mod plan;
 mod product;
 mod rows;
 mod store;
+mod tiles;
 mod transpose;
 mod weight_gradient;
 

@@ -9,6 +9,7 @@ use super::Finish;
 use super::correlation::{Correlation, Correlations};
 use super::plan::Plan;
 use super::rows::{Order, Pixel, RowTable, Source};
+use super::tiles::Tiles;
 use crate::channels_last::micro::{self, Micro, Product};
 use crate::parallel;
 use crate::shared::SharedMut;
@@ -71,11 +72,12 @@ impl Call<'_> {
         if pixels.is_empty() {
             return;
         }
-        let block = Block::new(self, correlation, group, pixels);
+        let mut block = Block::new(self, correlation, group, pixels);
         for channels in block.channel_parts() {
             for taps in block.tap_parts() {
+                block.tiles.select(taps);
                 for panel in Plan::part(panel_block, plan.panels, all_panels) {
-                    block.panel(channels.clone(), taps.clone(), panel);
+                    block.panel(channels.clone(), panel);
                 }
             }
         }
@@ -90,12 +92,7 @@ struct Block<'a> {
     rows: RowTable<'a>,
     /// Where each pixel's channels of the group start in the target.
     targets: Scratch<'a, usize>,
-    /// `[tiles][taps]`: the taps that a tile doesn't skip are 1.
-    reads: Scratch<'a, usize>,
-    tiles: usize,
-    /// Pixels that are cut into tiles by themselves, and how many tiles they are.
-    run: usize,
-    tiles_a_run: usize,
+    tiles: Tiles<'a>,
     taps: usize,
     taps_each: usize,
 }
@@ -131,18 +128,14 @@ impl<'a> Block<'a> {
         } else {
             pixels.len()
         };
-        let tiles_a_run = run.div_ceil(call.micro.rows);
-        let tiles = pixels.len() / run * tiles_a_run;
+        let tiles = Tiles::new(&rows, taps, run, call.micro.rows, call.workspace);
         let mut block = Self {
             call,
             correlation,
             group,
             rows,
             targets: call.workspace.take_indices(pixels.len()),
-            reads: call.workspace.take_indices(tiles * taps),
             tiles,
-            run,
-            tiles_a_run,
             taps,
             taps_each: call.plan.taps(
                 taps,
@@ -152,7 +145,6 @@ impl<'a> Block<'a> {
             ),
         };
         block.fill_targets(&order, pixels.start);
-        block.fill_reads();
         block
     }
 
@@ -171,22 +163,6 @@ impl<'a> Block<'a> {
         }
     }
 
-    fn fill_reads(&mut self) {
-        for tile in 0..self.tiles {
-            for tap in 0..self.taps {
-                let reads = self.rows.reads(tap, self.tile(tile));
-                self.reads[tile * self.taps + tap] = usize::from(reads);
-            }
-        }
-    }
-
-    /// The pixels of a tile; tiles of a run differ by at most one pixel.
-    fn tile(&self, tile: usize) -> Range<usize> {
-        let (start, tile) = (tile / self.tiles_a_run * self.run, tile % self.tiles_a_run);
-        let cut = |tile: usize| start + tile * self.run / self.tiles_a_run;
-        cut(tile)..cut(tile + 1)
-    }
-
     fn channel_parts(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         parts(self.call.pass.correlations.depth, self.call.plan.channels)
     }
@@ -196,8 +172,8 @@ impl<'a> Block<'a> {
         parts(self.taps, self.taps_each)
     }
 
-    /// Adds the terms of some channels of some taps to all tiles, for the columns of a panel.
-    fn panel(&self, channels: Range<usize>, taps: Range<usize>, panel: usize) {
+    /// Adds the terms of some channels of the selected taps to all tiles, for the columns of a panel.
+    fn panel(&self, channels: Range<usize>, panel: usize) {
         let width = self.call.micro.columns;
         let correlations = &self.call.pass.correlations;
         let depth = correlations.depth;
@@ -205,18 +181,17 @@ impl<'a> Block<'a> {
         let before = self.correlation.taps_before * correlations.groups * panels;
         let start = (before + (self.group * panels + panel) * self.taps) * depth;
         let weights = &self.call.pass.packed[start * width..][..self.taps * depth * width];
-        for tile in 0..self.tiles {
-            let reads = &self.reads[tile * self.taps..][..self.taps];
-            let (live, first, last) = live_taps(reads, taps.clone());
+        for tile in 0..self.tiles.count {
+            let span = self.tiles.span(tile);
             let step = Step {
-                taps: live,
+                taps: span.taps,
                 channels: channels.clone(),
                 panel,
-                first: first && channels.start == 0,
-                last: last && channels.end == depth,
+                first: span.first && channels.start == 0,
+                last: span.last && channels.end == depth,
             };
             if !step.taps.is_empty() || step.first || step.last {
-                self.multiply(&step, self.tile(tile), weights);
+                self.multiply(&step, span.pixels, weights);
             }
         }
     }
@@ -312,21 +287,6 @@ struct Step {
     first: bool,
     /// Nothing will be added after.
     last: bool,
-}
-
-/// Of `taps`, those from the first to the last that a tile doesn't skip; whether none come before, and none after.
-///
-/// A tile that skips all taps is stored by the part that starts with tap 0.
-fn live_taps(reads: &[usize], taps: Range<usize>) -> (Range<usize>, bool, bool) {
-    let live = |tap: &usize| reads[*tap] == 1;
-    let none_before = !(0..taps.start).any(|tap| live(&tap));
-    let none_after = !(taps.end..reads.len()).any(|tap| live(&tap));
-    let Some(start) = taps.clone().find(live) else {
-        let dead = none_before && none_after && taps.start == 0;
-        return (taps.start..taps.start, dead, dead);
-    };
-    let end = taps.rev().find(live).map_or(start, |tap| tap + 1);
-    (start..end, none_before, none_after)
 }
 
 /// `0..total` in parts of `size`; one empty part where there is nothing.

@@ -20,6 +20,8 @@ use crate::workspace::Workspace;
 const BLOCK: usize = 256;
 /// The same where pixels of padding are skipped, which only a block's ends are.
 const SHORT_BLOCK: usize = 128;
+/// A row of a panel of AVX2, which is too short for a call of `memcpy`.
+type Line = [f32; 16];
 /// Columns of a task.
 const COLUMNS: usize = 64;
 /// Floats of a task's matrix that stay in the L2 cache.
@@ -222,12 +224,13 @@ impl Call<'_> {
             let from = &self.dy[start..][..part.columns.len()];
             for (panel, from) in from.chunks(width).enumerate() {
                 let to = &mut to[(panel * BLOCK + i) * width..][..width];
-                match (to.first_chunk_mut::<16>(), from.first_chunk::<16>()) {
-                    (Some(to), Some(from)) if width == 16 => *to = *from,
-                    _ => {
-                        to[..from.len()].copy_from_slice(from);
-                        to[from.len()..].fill(0.0);
-                    }
+                if let (Ok(to), Ok(from)) =
+                    (<&mut Line>::try_from(&mut *to), <&Line>::try_from(from))
+                {
+                    *to = *from;
+                } else {
+                    to[..from.len()].copy_from_slice(from);
+                    to[from.len()..].fill(0.0);
                 }
             }
             pixel = order.next(pixel);
