@@ -15,6 +15,9 @@ use crate::parallel;
 use crate::shared::SharedMut;
 use crate::workspace::{Scratch, Workspace};
 
+/// Floats of packed weights that stay in the L1 cache: with so few, rows of the target are best written in one go.
+const FEW_WEIGHTS: usize = 4 * 1024;
+
 /// A forward pass or a data gradient.
 pub(super) struct Pass<'a> {
     pub(super) correlations: Correlations,
@@ -73,12 +76,11 @@ impl Call<'_> {
             return;
         }
         let mut block = Block::new(self, correlation, group, pixels);
+        let panels = Plan::part(panel_block, plan.panels, all_panels);
         for channels in block.channel_parts() {
             for taps in block.tap_parts() {
-                block.tiles.select(taps);
-                for panel in Plan::part(panel_block, plan.panels, all_panels) {
-                    block.panel(channels.clone(), panel);
-                }
+                block.tiles.select(taps.clone());
+                block.add(channels.clone(), taps, panels.clone());
             }
         }
     }
@@ -172,31 +174,41 @@ impl<'a> Block<'a> {
         parts(self.taps, self.taps_each)
     }
 
-    /// Adds the terms of some channels of the selected taps to all tiles, for the columns of a panel.
-    fn panel(&self, channels: Range<usize>, panel: usize) {
-        let width = self.call.micro.columns;
-        let correlations = &self.call.pass.correlations;
-        let depth = correlations.depth;
-        let panels = correlations.columns.div_ceil(width);
-        let before = self.correlation.taps_before * correlations.groups * panels;
-        let start = (before + (self.group * panels + panel) * self.taps) * depth;
-        let weights = &self.call.pass.packed[start * width..][..self.taps * depth * width];
-        for tile in 0..self.tiles.count {
-            let span = self.tiles.span(tile);
-            let step = Step {
-                taps: span.taps,
-                channels: channels.clone(),
-                panel,
-                first: span.first && channels.start == 0,
-                last: span.last && channels.end == depth,
-            };
-            if !step.taps.is_empty() || step.first || step.last {
-                self.multiply(&step, span.pixels, weights);
+    /// Adds the terms of some channels of the selected taps to all tiles, for the columns of some panels.
+    fn add(&self, channels: Range<usize>, taps: Range<usize>, panels: Range<usize>) {
+        let terms = taps.len() * channels.len();
+        if terms * panels.len() * self.call.micro.columns <= FEW_WEIGHTS {
+            for tile in 0..self.tiles.count {
+                for panel in panels.clone() {
+                    self.add_to_tile(&channels, tile, panel);
+                }
+            }
+        } else {
+            for panel in panels {
+                for tile in 0..self.tiles.count {
+                    self.add_to_tile(&channels, tile, panel);
+                }
             }
         }
     }
 
-    fn multiply(&self, step: &Step, tile: Range<usize>, weights: &[f32]) {
+    #[inline(always)]
+    fn add_to_tile(&self, channels: &Range<usize>, tile: usize, panel: usize) {
+        let depth = self.call.pass.correlations.depth;
+        let span = self.tiles.span(tile);
+        let step = Step {
+            taps: span.taps,
+            channels: channels.clone(),
+            panel,
+            first: span.first && channels.start == 0,
+            last: span.last && channels.end == depth,
+        };
+        if !step.taps.is_empty() || step.first || step.last {
+            self.multiply(&step, span.pixels);
+        }
+    }
+
+    fn multiply(&self, step: &Step, tile: Range<usize>) {
         let micro = self.call.micro;
         let correlations = &self.call.pass.correlations;
         let column = step.panel * micro.columns;
@@ -221,7 +233,7 @@ impl<'a> Block<'a> {
             depth: step.channels.len(),
             rows,
             rows_stride,
-            b: self.weights(step, weights),
+            b: self.weights(step),
             out: out.as_ptr(),
             columns,
             accumulate: !step.first,
@@ -236,15 +248,19 @@ impl<'a> Block<'a> {
         unsafe { (micro.product)(tile.len(), &args) };
     }
 
-    /// The packed weights of a step, all of which were sliced by the caller.
-    fn weights(&self, step: &Step, weights: &[f32]) -> *const f32 {
-        if step.taps.is_empty() {
-            return weights.as_ptr();
+    /// The packed weights of a step.
+    fn weights(&self, step: &Step) -> *const f32 {
+        let correlations = &self.call.pass.correlations;
+        let (depth, width) = (correlations.depth, self.call.micro.columns);
+        let panels = correlations.columns.div_ceil(width);
+        let before = self.correlation.taps_before * correlations.groups * panels;
+        let tap = before + (self.group * panels + step.panel) * self.taps + step.taps.start;
+        let start = (tap * depth + step.channels.start) * width;
+        let len = step.taps.len() * step.channels.len() * width;
+        if len == 0 {
+            return std::ptr::null();
         }
-        let depth = self.call.pass.correlations.depth;
-        let width = self.call.micro.columns;
-        let start = (step.taps.start * depth + step.channels.start) * width;
-        weights[start..][..step.taps.len() * step.channels.len() * width].as_ptr()
+        self.call.pass.packed[start..][..len].as_ptr()
     }
 
     /// What is done to the sums of a tile before their last store.
