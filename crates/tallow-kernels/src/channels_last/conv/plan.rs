@@ -12,7 +12,7 @@ const PIXELS: usize = 192;
 /// Fewest pixels of a task that is still worth its pointers.
 const FEWEST_PIXELS: usize = 48;
 /// Floats of packed weights that stay in the L2 cache while a task's blocks of pixels pass.
-const WEIGHTS: usize = 64 * 1024;
+const WEIGHTS: usize = 80 * 1024;
 /// Floats of a panel that are multiplied before a tile is stored: they stream from the L2 cache for every tile.
 const PANEL: usize = 16 * 1024;
 /// Terms that a tile's sum should have before it is stored; shorter sums spend their time on loads and stores.
