@@ -105,6 +105,9 @@ unsafe fn product<L: Lanes, const ROWS: usize, const VECTORS: usize>(args: &Prod
     // SAFETY: the caller has the level, and the fields are valid for the tile.
     unsafe {
         let mut sums = [[L::splat(0.0); VECTORS]; ROWS];
+        for i in 0..ROWS {
+            prefetch_row::<L, VECTORS>(*args.out.add(i));
+        }
         let mut b = args.b;
         for tap in 0..args.taps {
             let table = args.rows.add(tap * args.rows_stride);
@@ -148,6 +151,16 @@ unsafe fn multiply_step<L: Lanes, const ROWS: usize, const VECTORS: usize>(
                 *sum = L::multiply_add(value, column, *sum);
             }
         }
+    }
+}
+
+/// Asks for a row of the output ahead of its store, which comes when the sums are complete.
+#[inline(always)]
+unsafe fn prefetch_row<L: Lanes, const VECTORS: usize>(row: *const f32) {
+    const LINE: usize = 16;
+    for start in (0..VECTORS * L::COUNT).step_by(LINE) {
+        // SAFETY: prefetching is allowed at any address.
+        unsafe { L::prefetch(row.wrapping_add(start)) };
     }
 }
 
@@ -234,6 +247,9 @@ unsafe fn reduction<L: Lanes, const ROWS: usize, const VECTORS: usize>(args: &Re
     // SAFETY: the caller has the level, and the fields are valid for the tile.
     unsafe {
         let mut sums = [[L::splat(0.0); VECTORS]; ROWS];
+        for i in 0..ROWS {
+            prefetch_row::<L, VECTORS>(args.out.add(i * args.out_stride));
+        }
         let mut b = args.b;
         for p in 0..args.depth {
             let row = (*args.rows.add(p)).add(args.offset);

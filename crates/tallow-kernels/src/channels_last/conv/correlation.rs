@@ -199,6 +199,27 @@ impl Correlations {
         }
     }
 
+    /// How many products of an image's pixels, for a channel and a column, read a pixel; and how many there are with
+    /// those that read padding.
+    pub(super) fn products(&self) -> (usize, usize) {
+        let axis = |axis: usize| {
+            let axes = (0..self.residues(axis)).map(|residue| match self.direction {
+                Direction::Forward => Axis::forward(&self.geometry, axis),
+                Direction::BackwardInput => Axis::backward(&self.geometry, axis, residue),
+            });
+            axes.fold((0, 0), |(live, all), axis| {
+                let reads = (0..axis.grid)
+                    .flat_map(|position| (0..axis.taps).map(move |tap| axis.read(position, tap)));
+                (live + reads.flatten().count(), all + axis.grid * axis.taps)
+            })
+        };
+        let (down, across) = (axis(0), axis(1));
+        (
+            down.0.saturating_mul(across.0),
+            down.1.saturating_mul(across.1),
+        )
+    }
+
     fn forward(&self) -> Correlation {
         let [down, mut across] = [0, 1].map(|axis| Axis::forward(&self.geometry, axis));
         if self.merged > 1 {

@@ -8,7 +8,8 @@
 //!
 //! Forward and data gradient are both correlations (`correlation`): rows of the source, read where they lie through
 //! tables of pointers (`rows`), times packed weights (`pack`, `product`). The weight gradient sums over pixels instead
-//! (`weight_gradient`). Images of few channels are copied into padded rows first (`padded`).
+//! (`weight_gradient`). Images of few channels, and small images of large batches, are copied first (`padded`,
+//! `interleaved`).
 //!
 //! Another algorithm is another [`Algorithm`], and a branch in each function of this file.
 //!
@@ -19,12 +20,14 @@
 //! thread's rayon pool.
 
 mod correlation;
+mod interleaved;
 mod pack;
 mod padded;
 mod plan;
 mod product;
 mod rows;
 mod store;
+mod tiles;
 mod transpose;
 mod weight_gradient;
 
@@ -36,7 +39,6 @@ use crate::reduce;
 use crate::workspace::Workspace;
 use correlation::Correlations;
 use product::Pass;
-use rows::Source;
 
 /// How a convolution is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -208,17 +210,25 @@ pub fn backward_input(
     if let Some(add) = add {
         check_len(KERNEL, "add", add, sizes.input)?;
     }
-    let source = Source::whole(dy, geometry.out_size(), geometry.out_channels);
-    let pass = Pass {
-        correlations: Correlations::new(geometry, Direction::BackwardInput),
-        source,
-        packed,
-        finish: Finish {
-            residual: add,
-            ..Finish::default()
+    let correlations = Correlations::new(geometry, Direction::BackwardInput);
+    interleaved::with_rows(
+        &correlations,
+        dy,
+        geometry.out_size(),
+        workspace,
+        |source| {
+            let pass = Pass {
+                correlations,
+                source,
+                packed,
+                finish: Finish {
+                    residual: add,
+                    ..Finish::default()
+                },
+            };
+            product::run(&pass, dx, workspace);
         },
-    };
-    product::run(&pass, dx, workspace);
+    );
     Ok(())
 }
 

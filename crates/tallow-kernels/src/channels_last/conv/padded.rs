@@ -5,6 +5,7 @@
 
 use super::Direction;
 use super::correlation::Correlations;
+use super::interleaved;
 use super::rows::Source;
 use crate::conv::Conv2dGeometry;
 use crate::parallel;
@@ -22,10 +23,8 @@ pub(super) fn with_rows(
 ) {
     let correlations = Correlations::new(geometry, Direction::Forward);
     if !suits(geometry) {
-        return f(
-            correlations,
-            Source::whole(x, geometry.in_size, geometry.in_channels),
-        );
+        let f = |source: Source<'_>| f(correlations, source);
+        return interleaved::with_rows(&correlations, x, geometry.in_size, workspace, f);
     }
     let channels = geometry.in_channels;
     let [height, width] = geometry.in_size;

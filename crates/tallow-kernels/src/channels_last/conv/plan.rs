@@ -12,7 +12,7 @@ const PIXELS: usize = 192;
 /// Fewest pixels of a task that is still worth its pointers.
 const FEWEST_PIXELS: usize = 48;
 /// Floats of packed weights that stay in the L2 cache while a task's blocks of pixels pass.
-const WEIGHTS: usize = 64 * 1024;
+const WEIGHTS: usize = 80 * 1024;
 /// Floats of a panel that are multiplied before a tile is stored: they stream from the L2 cache for every tile.
 const PANEL: usize = 16 * 1024;
 /// Terms that a tile's sum should have before it is stored; shorter sums spend their time on loads and stores.
@@ -38,14 +38,20 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn new(correlations: &Correlations, micro: &Micro) -> Self {
+    pub(super) fn new(correlations: &Correlations, images_inner: bool, micro: &Micro) -> Self {
         let correlation = correlations.get(0);
         let total = correlation.grid() * correlations.images;
         let terms = (correlation.taps() * correlations.depth).max(1);
         let all_panels = correlations.columns.div_ceil(micro.columns);
         let widest = WEIGHTS / (terms * micro.columns);
         let mut panels = widest.max(64usize.div_ceil(micro.columns)).min(all_panels);
-        let mut pixels = PIXELS.min(total);
+        // Tiles of interleaved images are cut at their ends, and so are tasks.
+        let unit = if images_inner && correlations.images <= PIXELS {
+            correlations.images
+        } else {
+            micro.rows
+        };
+        let mut pixels = (PIXELS / unit * unit).min(total);
         let tasks = |pixels: usize, panels: usize| {
             correlations.groups * total.div_ceil(pixels) * all_panels.div_ceil(panels)
         };
@@ -59,22 +65,28 @@ impl Plan {
                 break;
             }
         }
-        let pixel_blocks = total.div_ceil(pixels);
+        let pixels = total
+            .div_ceil(total.div_ceil(pixels))
+            .next_multiple_of(unit);
         Self {
-            pixels: total.div_ceil(pixel_blocks).next_multiple_of(micro.rows),
-            pixel_blocks,
+            pixels,
+            pixel_blocks: total.div_ceil(pixels),
             panels,
             panel_blocks: all_panels.div_ceil(panels),
             channels: channels(correlations.depth, micro),
-            images_inner: false,
+            images_inner,
         }
     }
 
-    /// Taps that are summed before a tile is stored: several where channels are few.
-    pub(super) fn taps(&self, taps: usize, depth: usize, micro: &Micro) -> usize {
+    /// Taps that are summed before a tile is stored: several where channels are few, but no more than those of a
+    /// kernel's row, `width`, where tiles skip taps at the edges.
+    pub(super) fn taps(&self, taps: usize, width: usize, depth: usize, micro: &Micro) -> usize {
         let most = (block_terms(micro) / depth).max(1);
         if self.channels < depth || taps == 0 {
             return 1;
+        }
+        if self.images_inner && most >= width {
+            return width;
         }
         taps.div_ceil(taps.div_ceil(most))
     }

@@ -9,10 +9,14 @@ use super::Finish;
 use super::correlation::{Correlation, Correlations};
 use super::plan::Plan;
 use super::rows::{Order, Pixel, RowTable, Source};
+use super::tiles::Tiles;
 use crate::channels_last::micro::{self, Micro, Product};
 use crate::parallel;
 use crate::shared::SharedMut;
 use crate::workspace::{Scratch, Workspace};
+
+/// Floats of packed weights that stay in the L1 cache: with so few, rows of the target are best written in one go.
+const FEW_WEIGHTS: usize = 4 * 1024;
 
 /// A forward pass or a data gradient.
 pub(super) struct Pass<'a> {
@@ -29,7 +33,7 @@ pub(super) fn run(pass: &Pass<'_>, target: &mut [f32], workspace: &Workspace) {
     }
     let micro = Micro::current();
     let correlations = &pass.correlations;
-    let plan = Plan::new(correlations, micro);
+    let plan = Plan::new(correlations, pass.source.images_inner, micro);
     let mut zeros = workspace.take(correlations.depth);
     zeros.fill(0.0);
     let call = Call {
@@ -71,12 +75,12 @@ impl Call<'_> {
         if pixels.is_empty() {
             return;
         }
-        let block = Block::new(self, correlation, group, pixels);
+        let mut block = Block::new(self, correlation, group, pixels);
+        let panels = Plan::part(panel_block, plan.panels, all_panels);
         for channels in block.channel_parts() {
             for taps in block.tap_parts() {
-                for panel in Plan::part(panel_block, plan.panels, all_panels) {
-                    block.panel(channels.clone(), taps.clone(), panel);
-                }
+                block.tiles.select(taps.clone());
+                block.add(channels.clone(), taps, panels.clone());
             }
         }
     }
@@ -90,9 +94,7 @@ struct Block<'a> {
     rows: RowTable<'a>,
     /// Where each pixel's channels of the group start in the target.
     targets: Scratch<'a, usize>,
-    /// `[tiles][taps]`: the taps that a tile doesn't skip are 1.
-    reads: Scratch<'a, usize>,
-    tiles: usize,
+    tiles: Tiles<'a>,
     taps: usize,
     taps_each: usize,
 }
@@ -123,20 +125,28 @@ impl<'a> Block<'a> {
             call.workspace,
         );
         let taps = correlation.taps();
-        let tiles = pixels.len().div_ceil(call.micro.rows);
+        let run = if order.images_inner && pixels.len().is_multiple_of(order.images) {
+            order.images
+        } else {
+            pixels.len()
+        };
+        let tiles = Tiles::new(&rows, taps, run, call.micro.rows, call.workspace);
         let mut block = Self {
             call,
             correlation,
             group,
             rows,
             targets: call.workspace.take_indices(pixels.len()),
-            reads: call.workspace.take_indices(tiles * taps),
             tiles,
             taps,
-            taps_each: call.plan.taps(taps, correlations.depth, call.micro),
+            taps_each: call.plan.taps(
+                taps,
+                correlation.axes[1].taps,
+                correlations.depth,
+                call.micro,
+            ),
         };
         block.fill_targets(&order, pixels.start);
-        block.fill_reads();
         block
     }
 
@@ -155,21 +165,6 @@ impl<'a> Block<'a> {
         }
     }
 
-    fn fill_reads(&mut self) {
-        for tile in 0..self.tiles {
-            for tap in 0..self.taps {
-                let reads = self.rows.reads(tap, self.tile(tile));
-                self.reads[tile * self.taps + tap] = usize::from(reads);
-            }
-        }
-    }
-
-    /// The pixels of a tile; tiles differ by at most one pixel.
-    fn tile(&self, tile: usize) -> Range<usize> {
-        let pixels = self.rows.pixels;
-        tile * pixels / self.tiles..(tile + 1) * pixels / self.tiles
-    }
-
     fn channel_parts(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         parts(self.call.pass.correlations.depth, self.call.plan.channels)
     }
@@ -179,32 +174,41 @@ impl<'a> Block<'a> {
         parts(self.taps, self.taps_each)
     }
 
-    /// Adds the terms of some channels of some taps to all tiles, for the columns of a panel.
-    fn panel(&self, channels: Range<usize>, taps: Range<usize>, panel: usize) {
-        let width = self.call.micro.columns;
-        let correlations = &self.call.pass.correlations;
-        let depth = correlations.depth;
-        let panels = correlations.columns.div_ceil(width);
-        let before = self.correlation.taps_before * correlations.groups * panels;
-        let start = (before + (self.group * panels + panel) * self.taps) * depth;
-        let weights = &self.call.pass.packed[start * width..][..self.taps * depth * width];
-        for tile in 0..self.tiles {
-            let reads = &self.reads[tile * self.taps..][..self.taps];
-            let (live, first, last) = live_taps(reads, taps.clone());
-            let step = Step {
-                taps: live,
-                channels: channels.clone(),
-                panel,
-                first: first && channels.start == 0,
-                last: last && channels.end == depth,
-            };
-            if !step.taps.is_empty() || step.first || step.last {
-                self.multiply(&step, self.tile(tile), weights);
+    /// Adds the terms of some channels of the selected taps to all tiles, for the columns of some panels.
+    fn add(&self, channels: Range<usize>, taps: Range<usize>, panels: Range<usize>) {
+        let terms = taps.len() * channels.len();
+        if terms * panels.len() * self.call.micro.columns <= FEW_WEIGHTS {
+            for tile in 0..self.tiles.count {
+                for panel in panels.clone() {
+                    self.add_to_tile(&channels, tile, panel);
+                }
+            }
+        } else {
+            for panel in panels {
+                for tile in 0..self.tiles.count {
+                    self.add_to_tile(&channels, tile, panel);
+                }
             }
         }
     }
 
-    fn multiply(&self, step: &Step, tile: Range<usize>, weights: &[f32]) {
+    #[inline(always)]
+    fn add_to_tile(&self, channels: &Range<usize>, tile: usize, panel: usize) {
+        let depth = self.call.pass.correlations.depth;
+        let span = self.tiles.span(tile);
+        let step = Step {
+            taps: span.taps,
+            channels: channels.clone(),
+            panel,
+            first: span.first && channels.start == 0,
+            last: span.last && channels.end == depth,
+        };
+        if !step.taps.is_empty() || step.first || step.last {
+            self.multiply(&step, span.pixels);
+        }
+    }
+
+    fn multiply(&self, step: &Step, tile: Range<usize>) {
         let micro = self.call.micro;
         let correlations = &self.call.pass.correlations;
         let column = step.panel * micro.columns;
@@ -229,7 +233,7 @@ impl<'a> Block<'a> {
             depth: step.channels.len(),
             rows,
             rows_stride,
-            b: self.weights(step, weights),
+            b: self.weights(step),
             out: out.as_ptr(),
             columns,
             accumulate: !step.first,
@@ -244,15 +248,19 @@ impl<'a> Block<'a> {
         unsafe { (micro.product)(tile.len(), &args) };
     }
 
-    /// The packed weights of a step, all of which were sliced by the caller.
-    fn weights(&self, step: &Step, weights: &[f32]) -> *const f32 {
-        if step.taps.is_empty() {
-            return weights.as_ptr();
+    /// The packed weights of a step.
+    fn weights(&self, step: &Step) -> *const f32 {
+        let correlations = &self.call.pass.correlations;
+        let (depth, width) = (correlations.depth, self.call.micro.columns);
+        let panels = correlations.columns.div_ceil(width);
+        let before = self.correlation.taps_before * correlations.groups * panels;
+        let tap = before + (self.group * panels + step.panel) * self.taps + step.taps.start;
+        let start = (tap * depth + step.channels.start) * width;
+        let len = step.taps.len() * step.channels.len() * width;
+        if len == 0 {
+            return std::ptr::null();
         }
-        let depth = self.call.pass.correlations.depth;
-        let width = self.call.micro.columns;
-        let start = (step.taps.start * depth + step.channels.start) * width;
-        weights[start..][..step.taps.len() * step.channels.len() * width].as_ptr()
+        self.call.pass.packed[start..][..len].as_ptr()
     }
 
     /// What is done to the sums of a tile before their last store.
@@ -295,21 +303,6 @@ struct Step {
     first: bool,
     /// Nothing will be added after.
     last: bool,
-}
-
-/// Of `taps`, those from the first to the last that a tile doesn't skip; whether none come before, and none after.
-///
-/// A tile that skips all taps is stored by the part that starts with tap 0.
-fn live_taps(reads: &[usize], taps: Range<usize>) -> (Range<usize>, bool, bool) {
-    let live = |tap: &usize| reads[*tap] == 1;
-    let none_before = !(0..taps.start).any(|tap| live(&tap));
-    let none_after = !(taps.end..reads.len()).any(|tap| live(&tap));
-    let Some(start) = taps.clone().find(live) else {
-        let dead = none_before && none_after && taps.start == 0;
-        return (taps.start..taps.start, dead, dead);
-    };
-    let end = taps.rev().find(live).map_or(start, |tap| tap + 1);
-    (start..end, none_before, none_after)
 }
 
 /// `0..total` in parts of `size`; one empty part where there is nothing.

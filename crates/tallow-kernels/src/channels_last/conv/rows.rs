@@ -13,9 +13,27 @@ pub(super) struct Source<'a> {
     image: usize,
     row: usize,
     pixel: usize,
+    /// Whether a pixel of all images comes before the next pixel.
+    pub(super) images_inner: bool,
 }
 
 impl<'a> Source<'a> {
+    /// All of `[height, width, images, channels]`.
+    pub(super) fn interleaved(
+        values: &'a [f32],
+        [_, width]: [usize; 2],
+        images: usize,
+        channels: usize,
+    ) -> Self {
+        Self {
+            values,
+            image: channels,
+            row: width * images * channels,
+            pixel: images * channels,
+            images_inner: true,
+        }
+    }
+
     /// All of `[images, height, width, channels]`.
     pub(super) fn whole(values: &'a [f32], [height, width]: [usize; 2], channels: usize) -> Self {
         Self {
@@ -23,6 +41,7 @@ impl<'a> Source<'a> {
             image: height * width * channels,
             row: width * channels,
             pixel: channels,
+            images_inner: false,
         }
     }
 }
@@ -60,6 +79,12 @@ impl Order {
             y: position / width,
             x: position % width,
         }
+    }
+
+    /// The number of a pixel where images come one after the other.
+    #[inline(always)]
+    pub(super) fn place(&self, pixel: Pixel) -> usize {
+        (pixel.image * self.grid[0] + pixel.y) * self.grid[1] + pixel.x
     }
 
     /// The pixel after `pixel`.

@@ -16,8 +16,12 @@ use crate::parallel;
 use crate::shared::SharedMut;
 use crate::workspace::Workspace;
 
-/// Pixels that are summed in one go: their part of `dy` stays in the L1 cache.
-const BLOCK: usize = 128;
+/// Pixels that are summed in one go: a panel of their part of `dy` stays in the L1 cache.
+const BLOCK: usize = 256;
+/// The same where pixels of padding are skipped, which only a block's ends are.
+const SHORT_BLOCK: usize = 128;
+/// A row of a panel of AVX2, which is too short for a call of `memcpy`.
+type Line = [f32; 16];
 /// Columns of a task.
 const COLUMNS: usize = 64;
 /// Floats of a task's matrix that stay in the L2 cache.
@@ -160,10 +164,15 @@ impl Call<'_> {
         let part = self.part(matrix);
         let total = self.correlation.grid() * self.correlations.images;
         let pixels = Plan::part(range, self.cut.pixels, total);
+        let len = if self.source.images_inner {
+            SHORT_BLOCK
+        } else {
+            BLOCK
+        };
         let mut gradients = self.workspace.take(BLOCK * self.cut.columns);
         sums.fill(0.0);
-        for first in pixels.clone().step_by(BLOCK) {
-            let block = first..pixels.end.min(first + BLOCK);
+        for first in pixels.clone().step_by(len) {
+            let block = first..pixels.end.min(first + len);
             self.copy_gradients(&part, block.clone(), &mut gradients);
             self.add_block(&part, block, &gradients, sums);
         }
@@ -199,7 +208,7 @@ impl Call<'_> {
         Order {
             grid: [self.correlation.axes[0].grid, self.correlation.axes[1].grid],
             images: self.correlations.images,
-            images_inner: false,
+            images_inner: self.source.images_inner,
         }
     }
 
@@ -208,20 +217,23 @@ impl Call<'_> {
         let width = self.micro.columns;
         let channels = self.correlations.columns * self.correlations.groups;
         let first = part.group * self.correlations.columns + part.columns.start;
-        for (panel, to) in to.chunks_exact_mut(BLOCK * width).enumerate() {
-            let columns = Plan::part(panel, width, part.columns.len());
-            for (to, pixel) in to.chunks_exact_mut(width).zip(block.clone()) {
-                let from = &self.dy[pixel * channels + first..][columns.clone()];
-                if let (Ok(to), Ok(from)) = (
-                    <&mut [f32; 16]>::try_from(&mut *to),
-                    <&[f32; 16]>::try_from(from),
-                ) {
+        let order = self.order();
+        let mut pixel = order.pixel(block.start);
+        for i in 0..block.len() {
+            let start = order.place(pixel) * channels + first;
+            let from = &self.dy[start..][..part.columns.len()];
+            for (panel, from) in from.chunks(width).enumerate() {
+                let to = &mut to[(panel * BLOCK + i) * width..][..width];
+                if let (Ok(to), Ok(from)) =
+                    (<&mut Line>::try_from(&mut *to), <&Line>::try_from(from))
+                {
                     *to = *from;
-                    continue;
+                } else {
+                    to[..from.len()].copy_from_slice(from);
+                    to[from.len()..].fill(0.0);
                 }
-                to[..from.len()].copy_from_slice(from);
-                to[from.len()..].fill(0.0);
             }
+            pixel = order.next(pixel);
         }
     }
 
@@ -262,9 +274,9 @@ impl Call<'_> {
         let channels = part.channels.len();
         let tiles = channels.div_ceil(micro.rows);
         let panels = part.columns.len().div_ceil(micro.columns);
-        for tile in 0..tiles {
-            let channels = tile * channels / tiles..(tile + 1) * channels / tiles;
-            for panel in 0..panels {
+        for panel in 0..panels {
+            for tile in 0..tiles {
+                let channels = tile * channels / tiles..(tile + 1) * channels / tiles;
                 let b = &gradients[(panel * BLOCK + pixels.start) * micro.columns..];
                 let out = &mut sums[channels.start * self.cut.columns..][panel * micro.columns..];
                 assert!(b.len() >= pixels.len() * micro.columns);
