@@ -270,7 +270,12 @@ fn more_than_one_round_of_points_agrees_with_plain_loops() {
     let case = Case::new(geometry((2, 530, [34, 34], 3), [1, 1]));
     let expected = case.expected();
     for tile in TILES {
-        let results = with_level(level, || in_pool(2, || case.run(tile)));
+        let run = |threads| with_level(level, || in_pool(threads, || case.run(tile)));
+        let results = run(2);
+        assert!(
+            run(3) == results,
+            "{tile:?}: three threads give other bits than two"
+        );
         check_errors(&expected, &results, &format!("{tile:?}"));
     }
 }
