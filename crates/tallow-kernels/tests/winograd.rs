@@ -280,6 +280,31 @@ fn more_than_one_round_of_points_agrees_with_plain_loops() {
     }
 }
 
+/// Root mean square of the errors, relative to that of the values.
+fn rms_error(found: &[f32], expected: &[f64]) -> f64 {
+    let errors = found.iter().zip(expected).map(|(f, e)| f64::from(*f) - e);
+    let squares: f64 = errors.map(|error| error * error).sum();
+    (squares / expected.iter().map(|value| value * value).sum::<f64>()).sqrt()
+}
+
+#[test]
+fn errors_of_long_sums_stay_small() {
+    let case = Case::new(geometry((4, 128, [16, 16], 32), [1, 1]));
+    let [(_, y), _, (_, dx), _, (_, dw)] = case.expected();
+    for (tile, bound) in [(Tile::Two, 5e-7), (Tile::Four, 1.5e-6)] {
+        let results = with_level(Level::detected(), || case.run(tile));
+        let pairs = [
+            ("y", &results.y, &y),
+            ("dx", &results.dx, &dx),
+            ("dw", &results.dw, &dw),
+        ];
+        for (name, found, expected) in pairs {
+            let error = rms_error(found, expected);
+            assert!(error < bound, "{name} by {tile:?}: rms error {error}");
+        }
+    }
+}
+
 #[test]
 fn an_empty_batch_has_no_output_and_a_weight_gradient_of_zero() {
     let case = Case::new(geometry((0, 3, [8, 8], 4), [1, 1]));
