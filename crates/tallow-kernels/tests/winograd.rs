@@ -270,8 +270,38 @@ fn more_than_one_round_of_points_agrees_with_plain_loops() {
     let case = Case::new(geometry((2, 530, [34, 34], 3), [1, 1]));
     let expected = case.expected();
     for tile in TILES {
-        let results = with_level(level, || in_pool(2, || case.run(tile)));
+        let run = |threads| with_level(level, || in_pool(threads, || case.run(tile)));
+        let results = run(2);
+        assert!(
+            run(3) == results,
+            "{tile:?}: three threads give other bits than two"
+        );
         check_errors(&expected, &results, &format!("{tile:?}"));
+    }
+}
+
+/// Root mean square of the errors, relative to that of the values.
+fn rms_error(found: &[f32], expected: &[f64]) -> f64 {
+    let errors = found.iter().zip(expected).map(|(f, e)| f64::from(*f) - e);
+    let squares: f64 = errors.map(|error| error * error).sum();
+    (squares / expected.iter().map(|value| value * value).sum::<f64>()).sqrt()
+}
+
+#[test]
+fn errors_of_long_sums_stay_small() {
+    let case = Case::new(geometry((4, 128, [16, 16], 32), [1, 1]));
+    let [(_, y), _, (_, dx), _, (_, dw)] = case.expected();
+    for (tile, bound) in [(Tile::Two, 5e-7), (Tile::Four, 1.5e-6)] {
+        let results = with_level(Level::detected(), || case.run(tile));
+        let pairs = [
+            ("y", &results.y, &y),
+            ("dx", &results.dx, &dx),
+            ("dw", &results.dw, &dw),
+        ];
+        for (name, found, expected) in pairs {
+            let error = rms_error(found, expected);
+            assert!(error < bound, "{name} by {tile:?}: rms error {error}");
+        }
     }
 }
 

@@ -20,6 +20,9 @@ const PRIVATE_POINTS: usize = 84 * 1024;
 /// Fewest and most tiles of a task that keeps points to itself.
 const PRIVATE_TILES: [usize; 2] = [12, 24];
 
+/// Below this number of tasks, there are to be as many for each of two or four threads.
+const FEW_BLOCKS: usize = 24;
+
 /// Floats of products that a task keeps in its core's second-level cache.
 const PRIVATE_PRODUCTS: usize = 96 * 1024;
 
@@ -84,6 +87,11 @@ impl Correlation<'_> {
         let columns = self.packing.columns;
         let block = (PRIVATE_POINTS / tile_points).min(PRIVATE_TILES[1]) / 6 * 6;
         if block >= PRIVATE_TILES[0] && tiles >= 8 * block {
+            let mut blocks = tiles.div_ceil(block);
+            if blocks < FEW_BLOCKS {
+                blocks = blocks.next_multiple_of(4);
+            }
+            let block = tiles.div_ceil(blocks);
             return Plan {
                 private: true,
                 points: block,

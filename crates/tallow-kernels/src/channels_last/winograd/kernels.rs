@@ -137,19 +137,17 @@ macro_rules! compile {
 
             $(#[$features])?
             unsafe fn reduction(args: &Reduction) {
-                for panel in 0..args.panels {
-                    let mut row = 0;
-                    while row < args.rows {
-                        let rows = tile_rows(args.rows - row, ROWS);
-                        // SAFETY: as the caller promises.
-                        unsafe {
-                            match rows {
-                                $($row => reduction_tile::<L, $row, $vectors>(args, (row, panel)),)+
-                                _ => unreachable!("a tile has at most {ROWS} rows"),
-                            }
+                let mut row = 0;
+                while row < args.rows {
+                    let rows = tile_rows(args.rows - row, ROWS);
+                    // SAFETY: as the caller promises.
+                    unsafe {
+                        match rows {
+                            $($row => reduction_tile::<L, $row, $vectors>(args, row),)+
+                            _ => unreachable!("a tile has at most {ROWS} rows"),
                         }
-                        row += rows;
                     }
+                    row += rows;
                 }
             }
         }

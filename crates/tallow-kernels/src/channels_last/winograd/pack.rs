@@ -60,10 +60,16 @@ impl Packing {
         let packed = SharedMut::new(packed);
         let chunks = self.depth.div_ceil(PACK_ROWS);
         let grain = parallel::grain(self.tile.points() * PACK_ROWS * self.columns);
-        let items = self.panels() * chunks;
+        let panels = self.panels();
+        let items = panels * chunks;
         parallel::for_each(items, grain, 0..items, |_, range| {
             for item in range {
-                self.pack_chunk(w, item / chunks, item % chunks * PACK_ROWS, packed);
+                // In the order in which the weights lie.
+                let (panel, chunk) = match self.direction {
+                    Direction::Forward => (item / chunks, item % chunks),
+                    Direction::BackwardInput => (item % panels, item / panels),
+                };
+                self.pack_chunk(w, panel, chunk * PACK_ROWS, packed);
             }
         });
     }

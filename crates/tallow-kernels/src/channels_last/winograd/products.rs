@@ -45,17 +45,15 @@ pub(super) struct Reduction {
     pub(super) depth: usize,
     /// Rows of `out`.
     pub(super) rows: usize,
-    /// Panels of columns of `out` and `b`.
-    pub(super) panels: usize,
     /// `depth` rows of `rows` floats.
     pub(super) a: *const f32,
     /// Floats from one row of `a` to the next.
     pub(super) a_stride: usize,
-    /// `depth` rows of `panels * columns` floats.
+    /// `depth` rows of a panel's columns.
     pub(super) b: *const f32,
     /// Floats from one row of `b` to the next.
     pub(super) b_stride: usize,
-    /// `rows` rows of `panels * columns` floats.
+    /// `rows` rows of a panel's columns.
     pub(super) out: *mut f32,
     /// Floats from one row of `out` to the next.
     pub(super) out_stride: usize,
@@ -149,15 +147,13 @@ pub(super) unsafe fn product_tile<L: Lanes, const ROWS: usize, const VECTORS: us
 #[inline(always)]
 pub(super) unsafe fn reduction_tile<L: Lanes, const ROWS: usize, const VECTORS: usize>(
     args: &Reduction,
-    (row, panel): (usize, usize),
+    row: usize,
 ) {
-    let columns = VECTORS * L::COUNT;
     // SAFETY: inside the operands that the caller's fields describe.
     unsafe {
-        let (a, b) = (args.a.add(row), args.b.add(panel * columns));
-        let sums =
-            multiply::<L, ROWS, VECTORS>(args.depth, (a, 1, args.a_stride), (b, args.b_stride));
-        let out = args.out.add(row * args.out_stride + panel * columns);
+        let (a, b) = ((args.a.add(row), 1, args.a_stride), (args.b, args.b_stride));
+        let sums = multiply::<L, ROWS, VECTORS>(args.depth, a, b);
+        let out = args.out.add(row * args.out_stride);
         store::<L, ROWS, VECTORS>(&sums, out, args.out_stride, args.accumulate);
     }
 }

@@ -8,7 +8,7 @@ use super::Tile;
 use super::kernels::Kernels;
 use super::pack::LINE;
 use super::products::Reduction;
-use super::tiles::{MAX_LANES, MAX_PIXELS, ToPoints};
+use super::tiles::{MAX_PIXELS, ToPoints};
 use super::tiling::Tiling;
 use super::weights::{TAPS, Unpack};
 use crate::parallel;
@@ -46,33 +46,35 @@ pub(super) struct WeightGradient<'a> {
     pub(super) filters: usize,
 }
 
-/// How points of some tiles lie: `[point][block of channels][tile][row]`.
+/// How points of some tiles lie: `[point][block of channels][tile][width]`.
 ///
-/// What a task reads at a point lies in one piece.
+/// What a register tile reads lies in one piece.
 #[derive(Clone, Copy)]
 struct Layout {
     tiles: usize,
     /// Channels of a block.
     width: usize,
-    /// Floats from one tile to the next: an odd number of lines, which fall into all cache sets.
-    row: usize,
     blocks: usize,
 }
 
 impl Layout {
     fn new(tiles: usize, width: usize, channels: usize) -> Self {
-        let lines = width.next_multiple_of(MAX_LANES) / LINE;
+        let blocks = channels.div_ceil(width);
         Self {
             tiles,
             width,
-            row: (lines | 1) * LINE,
-            blocks: channels.div_ceil(width),
+            blocks,
         }
+    }
+
+    /// Floats from one block to the next, with a line that keeps their starts in different cache sets.
+    fn block(&self) -> usize {
+        self.tiles * self.width + LINE
     }
 
     /// Floats from one point to the next.
     fn plane(&self) -> usize {
-        self.blocks * self.tiles * self.row + LINE
+        self.blocks * self.block() + LINE
     }
 }
 
@@ -83,7 +85,7 @@ struct Points<'a> {
     values: [SharedMut<'a>; 2],
 }
 
-/// Filters and channels whose sums a task works on, `[point][filter][channel]`.
+/// Filters and channels whose sums a task works on, `[point][panel][filter][column]`.
 struct Part {
     filters: Range<usize>,
     channels: Range<usize>,
@@ -104,11 +106,6 @@ impl Part {
             panels,
             plane,
         }
-    }
-
-    /// Floats from one filter's sums to the next.
-    fn row(&self) -> usize {
-        self.panels * Kernels::current().columns
     }
 }
 
@@ -148,7 +145,7 @@ impl WeightGradient<'_> {
         parallel::for_each(ranges, 1, data, |index, sums| {
             let first = index * range;
             let end = tiles.min(first + range);
-            let layouts = self.layouts(RANGE_BLOCK, [self.filters, self.channels]);
+            let layouts = self.layouts(RANGE_BLOCK);
             let mut values = self.take_points(layouts, workspace);
             for block in (first..end).step_by(RANGE_BLOCK) {
                 let values = values.each_mut().map(|values| SharedMut::new(values));
@@ -158,25 +155,30 @@ impl WeightGradient<'_> {
                 self.sum(all, points, block.len(), block.start > first, sums.data);
             }
         });
-        let dw = parallel::rows(dw, self.channels * TAPS);
-        let grain = parallel::grain(ranges * self.tile.points() * self.channels);
-        parallel::for_each(self.filters, grain, dw, |first, dw| {
-            let mut joined = workspace.take(self.tile.points() * all.row());
-            for (filter, dw) in (first..).zip(dw.data.chunks_exact_mut(dw.width)) {
-                self.join(all, &sums, filter, &mut joined);
-                self.unpack((&joined, all.row()), self.channels, dw);
-            }
+        let columns = Kernels::current().columns;
+        let groups = self.filters.div_ceil(LINE);
+        let dw = SharedMut::new(dw);
+        parallel::for_each(all.panels * groups, 1, (), |index, ()| {
+            let (panel, group) = (index / groups, index % groups * LINE);
+            let part = Part::new(
+                group..self.filters.min(group + LINE),
+                panel * columns..self.channels.min((panel + 1) * columns),
+            );
+            let mut joined = workspace.take(self.tile.points() * part.plane);
+            let first = (panel * self.filters + group) * columns;
+            self.join(&part, &sums, (first, all.plane), &mut joined);
+            self.store(&part, &joined, dw);
         });
     }
 
-    /// `joined`: the sums of one filter over all ranges, one after the other.
-    fn join(&self, all: &Part, sums: &[f32], filter: usize, joined: &mut [f32]) {
-        let row = all.row();
+    /// `joined`: a part's sums over all ranges, one after the other; in the ranges they start at `first`.
+    fn join(&self, part: &Part, sums: &[f32], (first, plane): (usize, usize), joined: &mut [f32]) {
         joined.fill(0.0);
-        for sums in sums.chunks_exact(self.tile.points() * all.plane) {
-            let planes = sums.chunks_exact(all.plane);
-            for (joined, plane) in joined.chunks_exact_mut(row).zip(planes) {
-                for (joined, sum) in joined.iter_mut().zip(&plane[filter * row..][..row]) {
+        let len = part.plane - LINE;
+        for sums in sums.chunks_exact(self.tile.points() * plane) {
+            let planes = sums.chunks_exact(plane);
+            for (joined, sums) in joined.chunks_exact_mut(part.plane).zip(planes) {
+                for (joined, sum) in joined.iter_mut().zip(&sums[first..][..len]) {
                     *joined += sum;
                 }
             }
@@ -197,7 +199,7 @@ impl WeightGradient<'_> {
             tiles
         };
         let several = round < tiles;
-        let layouts = self.layouts(round, BLOCK);
+        let layouts = self.layouts(round);
         let mut values = self.take_points(layouts, workspace);
         let parts = self.parts();
         let part_len = points * (BLOCK[0] * BLOCK[1] + LINE);
@@ -229,13 +231,11 @@ impl WeightGradient<'_> {
         }
     }
 
-    /// Layouts for points of inputs and gradients, in blocks of so many filters and channels.
-    fn layouts(&self, tiles: usize, [filters, channels]: [usize; 2]) -> [Layout; 2] {
-        // Whole panels of inputs are read.
-        let channels = channels.next_multiple_of(Kernels::current().columns);
+    /// Layouts for points of inputs, a panel wide, and of gradients.
+    fn layouts(&self, tiles: usize) -> [Layout; 2] {
         [
-            Layout::new(tiles, channels, self.channels),
-            Layout::new(tiles, filters, self.filters),
+            Layout::new(tiles, Kernels::current().columns.max(LINE), self.channels),
+            Layout::new(tiles, LINE, self.filters),
         ]
     }
 
@@ -298,7 +298,7 @@ impl WeightGradient<'_> {
         (layout, points): (Layout, SharedMut),
     ) {
         let plane = layout.plane();
-        let len = (self.tile.points() - 1) * plane + layout.row;
+        let len = (self.tile.points() - 1) * plane + layout.width;
         let mut args = ToPoints {
             pixels,
             first: 0,
@@ -309,7 +309,7 @@ impl WeightGradient<'_> {
         for block in 0..layout.blocks {
             args.first = block * layout.width;
             args.channels = layout.width.min(channels - args.first);
-            args.out = points.at((block * layout.tiles + index) * layout.row, len);
+            args.out = points.at(block * layout.block() + index * layout.width, len);
             // SAFETY: `current` is a level of this CPU, pixels and points hold all channels, and no two tiles share
             // points.
             unsafe { kernel(&args) };
@@ -318,31 +318,53 @@ impl WeightGradient<'_> {
 
     /// Adds up a part's products over tiles.
     fn sum(&self, part: &Part, points: Points, tiles: usize, add: bool, sums: &mut [f32]) {
-        let kernels = Kernels::current();
-        let row = part.row();
-        let [x, dy] = points.layouts;
-        let at = |which: usize, point: usize, (first, depth): (usize, usize), block: usize| {
-            let layout = points.layouts[which];
-            let start = point * layout.plane() + (block * layout.tiles + first) * layout.row;
-            points.values[which]
-                .at(start, depth * layout.row)
-                .cast_const()
-        };
         for point in 0..self.tile.points() {
-            let out = &mut sums[point * part.plane..][..part.filters.len() * row];
+            let sums = &mut sums[point * part.plane..][..part.plane];
             for first in (0..tiles).step_by(CHUNK) {
-                let depth = CHUNK.min(tiles - first);
+                let chunk = first..tiles.min(first + CHUNK);
+                self.sum_chunk(part, points, point, chunk, add || first > 0, sums);
+            }
+        }
+    }
+
+    /// Adds up a part's products over some tiles at one point.
+    fn sum_chunk(
+        &self,
+        part: &Part,
+        points: Points,
+        point: usize,
+        tiles: Range<usize>,
+        add: bool,
+        sums: &mut [f32],
+    ) {
+        let kernels = Kernels::current();
+        let at = |which: usize, channel: usize| {
+            let layout = points.layouts[which];
+            let block = point * layout.plane() + channel / layout.width * layout.block();
+            let start = block + tiles.start * layout.width;
+            let values = points.values[which].at(start, tiles.len() * layout.width);
+            (
+                values.wrapping_add(channel % layout.width).cast_const(),
+                layout.width,
+            )
+        };
+        let columns = kernels.columns;
+        for panel in 0..part.panels {
+            for filter in part.filters.clone().step_by(LINE) {
+                let rows = LINE.min(part.filters.end - filter);
+                let from = panel * part.filters.len() + filter - part.filters.start;
+                let (a, a_stride) = at(1, filter);
+                let (b, b_stride) = at(0, part.channels.start + panel * columns);
                 let args = Reduction {
-                    depth,
-                    rows: part.filters.len(),
-                    panels: part.panels,
-                    a: at(1, point, (first, depth), part.filters.start / dy.width),
-                    a_stride: dy.row,
-                    b: at(0, point, (first, depth), part.channels.start / x.width),
-                    b_stride: x.row,
-                    out: out.as_mut_ptr(),
-                    out_stride: row,
-                    accumulate: add || first > 0,
+                    depth: tiles.len(),
+                    rows,
+                    a,
+                    a_stride,
+                    b,
+                    b_stride,
+                    out: sums[from * columns..][..rows * columns].as_mut_ptr(),
+                    out_stride: columns,
+                    accumulate: add,
                 };
                 // SAFETY: `current` is a level of this CPU; the operands hold all rows and columns, and nobody writes
                 // to points now.
@@ -353,32 +375,24 @@ impl WeightGradient<'_> {
 
     /// Transforms a part's sums to gradients of its filters.
     fn store(&self, part: &Part, sums: &[f32], dw: SharedMut) {
-        for (index, filter) in part.filters.clone().enumerate() {
-            let start = (filter * self.channels + part.channels.start) * TAPS;
-            // SAFETY: no two parts share gradients.
-            let dw = unsafe { dw.slice(start, part.channels.len() * TAPS) };
-            self.unpack(
-                (&sums[index * part.row()..], part.plane),
-                part.channels.len(),
-                dw,
-            );
-        }
-    }
-
-    /// Transforms one filter's sums, `plane` floats from one point to the next, to its gradients.
-    fn unpack(&self, (sums, plane): (&[f32], usize), channels: usize, dw: &mut [f32]) {
         let kernels = Kernels::current();
-        let row = channels.next_multiple_of(kernels.columns);
-        assert!(
-            sums.len() >= (self.tile.points() - 1) * plane + row && dw.len() == channels * TAPS
-        );
-        let args = Unpack {
-            sums: sums.as_ptr(),
-            plane,
-            filters: channels,
-            out: dw.as_mut_ptr(),
-        };
-        // SAFETY: `current` is a level of this CPU; sums and gradients were just checked to hold all channels.
-        unsafe { (kernels.tile(self.tile).unpack)(&args) };
+        let columns = kernels.columns;
+        for panel in 0..part.panels {
+            let first = part.channels.start + panel * columns;
+            let channels = columns.min(part.channels.end - first);
+            for (index, filter) in part.filters.clone().enumerate() {
+                let from = (panel * part.filters.len() + index) * columns;
+                let len = (self.tile.points() - 1) * part.plane + columns;
+                let args = Unpack {
+                    sums: sums[from..][..len].as_ptr(),
+                    plane: part.plane,
+                    filters: channels,
+                    out: dw.at((filter * self.channels + first) * TAPS, channels * TAPS),
+                };
+                // SAFETY: `current` is a level of this CPU; sums and gradients were just checked to hold all channels,
+                // and no two parts share gradients.
+                unsafe { (kernels.tile(self.tile).unpack)(&args) };
+            }
+        }
     }
 }
