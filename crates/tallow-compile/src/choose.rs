@@ -21,11 +21,14 @@ pub(crate) struct ByShape {
 
 impl Choices for ByShape {
     fn convolution(&mut self, site: &ConvolutionSite) -> Algorithm {
-        if self.winograd && suits_winograd(site) {
-            Algorithm::Winograd(Tile::Four)
-        } else {
-            Algorithm::Direct
+        if !self.winograd || !suits_winograd(site) {
+            return Algorithm::Direct;
         }
+        Algorithm::Winograd(if streams_weights(site) {
+            Tile::Two
+        } else {
+            Tile::Four
+        })
     }
 }
 
@@ -39,6 +42,17 @@ fn suits_winograd(site: &ConvolutionSite) -> bool {
     // Transforming the weights costs as much as that many pixels; packed once, it costs nothing.
     let enough = !site.packs || geometry.batch * height * width >= 32;
     wide && enough && winograd::suits(geometry)
+}
+
+/// Whether F(4x4) would spend its time on reading transformed weights, 36 numbers a pair of channels: few tiles, and more
+/// weights than a cache holds.
+fn streams_weights(site: &ConvolutionSite) -> bool {
+    let geometry = &site.geometry;
+    let tiles = geometry.out_size().map(|size| size.div_ceil(4));
+    let weights = 36 * geometry.in_channels * geometry.out_channels;
+    site.phase != Phase::BackwardWeight
+        && geometry.batch * tiles[0] * tiles[1] < 16
+        && weights > 4 << 20
 }
 
 /// Every algorithm that can compute a convolution.
