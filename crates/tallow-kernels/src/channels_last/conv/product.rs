@@ -179,15 +179,30 @@ impl<'a> Block<'a> {
         let terms = taps.len() * channels.len();
         if terms * panels.len() * self.call.micro.columns <= FEW_WEIGHTS {
             for tile in 0..self.tiles.count {
+                self.prefetch(&channels, tile + 1);
                 for panel in panels.clone() {
                     self.add_to_tile(&channels, tile, panel);
                 }
             }
         } else {
-            for panel in panels {
+            for panel in panels.clone() {
                 for tile in 0..self.tiles.count {
+                    if panel == panels.start {
+                        self.prefetch(&channels, tile + 1);
+                    }
                     self.add_to_tile(&channels, tile, panel);
                 }
+            }
+        }
+    }
+
+    /// Asks for the rows that a tile reads.
+    #[inline(always)]
+    fn prefetch(&self, channels: &Range<usize>, tile: usize) {
+        if tile < self.tiles.count {
+            let span = self.tiles.span(tile);
+            for tap in span.taps {
+                self.rows.prefetch(tap, span.pixels.clone(), channels);
             }
         }
     }

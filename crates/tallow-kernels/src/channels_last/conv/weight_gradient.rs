@@ -274,8 +274,20 @@ impl Call<'_> {
         let channels = part.channels.len();
         let tiles = channels.div_ceil(micro.rows);
         let panels = part.columns.len().div_ceil(micro.columns);
+        // The rows of the next tap are asked for while this one is summed, a few at each tile.
+        let next = if tap + 1 < self.correlation.taps() {
+            rows.pixels
+        } else {
+            0
+        };
+        let share = next.div_ceil(panels * tiles);
         for panel in 0..panels {
             for tile in 0..tiles {
+                let ahead = share * (panel * tiles + tile);
+                if ahead < next {
+                    let pixels = ahead..next.min(ahead + share);
+                    rows.prefetch(tap + 1, pixels, &part.channels);
+                }
                 let channels = tile * channels / tiles..(tile + 1) * channels / tiles;
                 let b = &gradients[(panel * BLOCK + pixels.start) * micro.columns..];
                 let out = &mut sums[channels.start * self.cut.columns..][panel * micro.columns..];
