@@ -34,7 +34,7 @@ pub(crate) fn training_graph(graph: &Graph, options: &Options) -> Result<StepGra
     let fault = |source| Error::Pass {
         pass: "split",
         when: "made",
-        source,
+        source: Box::new(source),
     };
     let (mut split, buffers) = passes::split(graph).map_err(fault)?;
     split.verify().map_err(fault)?;
@@ -43,7 +43,7 @@ pub(crate) fn training_graph(graph: &Graph, options: &Options) -> Result<StepGra
         .outputs
         .first()
         .copied()
-        .ok_or(Error::Graph(tallow_graph::GraphError::NoOutputs))?;
+        .ok_or(tallow_graph::GraphError::NoOutputs)?;
     let gradients: Gradients = gradient::differentiate(&mut split, loss)?;
     split.outputs.extend(gradients.iter().map(|(_, id)| *id));
     split.outputs.extend(buffers.iter().map(|(_, id)| *id));

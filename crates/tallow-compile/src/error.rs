@@ -11,7 +11,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Error {
     /// The model couldn't be captured; graph breaks are listed with module, operation, reason and remedy.
     #[error(transparent)]
-    Capture(#[from] tallow_tensor::Error),
+    Capture(Box<tallow_tensor::Error>),
     /// A pass was given, or made, a graph that breaks the rules: a fault of the compiler.
     #[error(
         "pass `{pass}` {when} a graph that breaks the rules: {source}; this is a fault of the compiler, \
@@ -23,7 +23,7 @@ pub enum Error {
         /// `was given` or `made`.
         when: &'static str,
         /// The broken rule.
-        source: GraphError,
+        source: Box<GraphError>,
     },
     /// An option names a pass that there isn't.
     #[error("there is no pass `{name}`; the passes are {known}")]
@@ -100,7 +100,7 @@ pub enum Error {
     },
     /// A graph couldn't be built.
     #[error(transparent)]
-    Graph(#[from] GraphError),
+    Graph(Box<GraphError>),
     /// A kernel refused to run.
     #[error("{operation}{}: {source}", place(.module))]
     Kernel {
@@ -109,7 +109,7 @@ pub enum Error {
         /// The path of its module.
         module: String,
         /// What the kernel says.
-        source: tallow_kernels::Error,
+        source: Box<tallow_kernels::Error>,
     },
     /// What candle says.
     #[error(transparent)]
@@ -137,5 +137,17 @@ impl From<Error> for candle_core::Error {
             Error::Candle(error) => error,
             error => Self::wrap(error),
         }
+    }
+}
+
+impl From<tallow_tensor::Error> for Error {
+    fn from(error: tallow_tensor::Error) -> Self {
+        Self::Capture(Box::new(error))
+    }
+}
+
+impl From<GraphError> for Error {
+    fn from(error: GraphError) -> Self {
+        Self::Graph(Box::new(error))
     }
 }

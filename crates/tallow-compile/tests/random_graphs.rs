@@ -233,7 +233,8 @@ fn the_interpreter_runs_a_captured_graph() {
         .iter()
         .map(|entry| (entry.name, entry.var.as_tensor().clone()))
         .collect();
-    let outputs = tallow_compile::interpret(&graph, &[images.clone()], &values).unwrap();
+    let outputs =
+        tallow_compile::interpret(&graph, std::slice::from_ref(&images), &values).unwrap();
     let expected = candle_nn::ModuleT::forward_t(&model, &images, false).unwrap();
     close("logits", &outputs[0], &expected, 0.0);
     let error = tallow_compile::interpret(&graph, &[images], &HashMap::new()).unwrap_err();

@@ -135,7 +135,7 @@ impl Site<'_> {
         Error::Kernel {
             operation: self.node.op.name(),
             module: self.node.scope.clone(),
-            source,
+            source: Box::new(source),
         }
     }
 }

@@ -70,8 +70,8 @@ pub(super) fn max_backward(site: &Site<'_>, op: &MaxPool2d, grad: &Grad) -> Resu
         let (dy, x) = (io.floats(0), io.floats(1));
         let mut y = io.workspace.take(dy.len());
         let mut positions = io.workspace.take(dy.len());
-        pool::max_pool2d_positions(&geometry, channels, x, &mut y, &mut *positions)?;
-        pool::max_pool2d_backward(&geometry, channels, &*positions, dy, io.out)
+        pool::max_pool2d_positions(&geometry, channels, x, &mut y, &mut positions)?;
+        pool::max_pool2d_backward(&geometry, channels, &positions, dy, io.out)
     }))
 }
 
@@ -135,8 +135,8 @@ pub(super) fn adaptive_max_backward(site: &Site<'_>, grad: &Grad) -> Result<Lowe
         let (dy, x) = (io.floats(0), io.floats(1));
         let mut y = io.workspace.take(dy.len());
         let mut positions = io.workspace.take(dy.len());
-        pool::adaptive_max_pool2d_positions(&geometry, channels, x, &mut y, &mut *positions)?;
-        pool::adaptive_max_pool2d_backward(&geometry, channels, &*positions, dy, io.out)
+        pool::adaptive_max_pool2d_positions(&geometry, channels, x, &mut y, &mut positions)?;
+        pool::adaptive_max_pool2d_backward(&geometry, channels, &positions, dy, io.out)
     }))
 }
 

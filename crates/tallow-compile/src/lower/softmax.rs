@@ -119,10 +119,10 @@ pub(super) fn cross_entropy_backward(site: &Site<'_>, op: &CrossEntropy) -> Resu
 fn backward(loss: &Loss, io: &mut Io<'_>) -> Outcome {
     let mut shares = io.workspace.take(loss.shape.iter().product());
     let (d_loss, logits) = (io.floats(0)[0], io.floats(1));
-    let mut out = std::mem::take(&mut io.out);
+    let out = std::mem::take(&mut io.out);
     let result = loss.with_targets(io, 2, |config, targets| {
         loss::cross_entropy(config, loss.shape, logits, targets, &mut shares)?;
-        loss::cross_entropy_backward(config, loss.shape, &shares, targets, d_loss, &mut out)
+        loss::cross_entropy_backward(config, loss.shape, &shares, targets, d_loss, out)
     });
     io.out = out;
     result

@@ -6,9 +6,12 @@ use tallow_graph::{Graph, GraphError, NodeId, Op};
 
 use crate::rewrite::Rewrite;
 
+/// Operations that are alike but for their attributes, and what stands for each.
+type Known<'g> = HashMap<(&'g str, Vec<NodeId>), Vec<(&'g Op, NodeId)>>;
+
 pub(super) fn run(graph: &Graph) -> Result<Graph, GraphError> {
     // Attributes hold floats, which can't be hashed; operations of one name on the same values are few.
-    let mut known: HashMap<(&str, Vec<NodeId>), Vec<(&Op, NodeId)>> = HashMap::new();
+    let mut known = Known::new();
     Rewrite::apply(graph, |rewrite, node| {
         if matches!(node.op, Op::Input(_) | Op::Param(_)) {
             return Ok(false);

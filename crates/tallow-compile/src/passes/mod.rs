@@ -104,7 +104,7 @@ fn run(mut graph: Graph, passes: &[Pass], options: &Options, watch: Watch<'_>) -
             move |source| Error::Pass {
                 pass: pass.name,
                 when,
-                source,
+                source: Box::new(source),
             }
         };
         graph.verify().map_err(fault("was given"))?;

@@ -177,7 +177,7 @@ impl Step {
         (self.run)(&mut io).map_err(|source| Error::Kernel {
             operation: self.name,
             module: self.scope.clone(),
-            source,
+            source: Box::new(source),
         })
     }
 }
