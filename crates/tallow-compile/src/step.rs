@@ -23,11 +23,11 @@ use crate::{Error, KernelTime, Metrics, Options, Result, compiler};
 /// use candle_core::{Device, Tensor};
 /// use candle_nn::{Module, ModuleT};
 /// use tallow_compile::{Options, StepCompiler};
-/// use tallow_nn::{Linear, LinearConfig};
+/// use tallow_nn::Linear;
 /// use tallow_tensor::{Params, ops};
 ///
 /// let params = Params::f32_cpu();
-/// let model = Linear::new(4, 3, LinearConfig::default(), params.builder())?;
+/// let model = Linear::new(4, 3, params.builder())?;
 /// let images = Tensor::randn(0f32, 1., (8, 4), &Device::Cpu)?;
 /// let labels = Tensor::new(&[0u32, 1, 2, 0, 1, 2, 0, 1], &Device::Cpu)?;
 ///
