@@ -234,11 +234,12 @@ fn table(program: &Path) -> Result<()> {
         let number = |key: &str| line[key].as_f64().unwrap_or(f64::NAN);
         let time = number("ms_median");
         let eager = *eager.get_or_insert(time);
+        let compile = line["compile_s"].as_f64();
         println!(
-            "| {mode} | {time:.0} | {:.2} | {:.0} | {:.2} |",
+            "| {mode} | {time:.0} | {:.2} | {:.0} | {} |",
             eager / time,
             number("rss_peak_mb"),
-            number("compile_s")
+            compile.map_or("-".to_string(), |seconds| format!("{seconds:.2}"))
         );
     }
     Ok(())
