@@ -11,7 +11,7 @@ use anyhow::{Result, bail, ensure};
 use candle_core::{DType, Device, Tensor};
 use candle_nn::ModuleT;
 use tallow::compile::StepCompiler;
-use tallow::nn::Linear;
+use tallow::nn::{Linear, Sequential};
 use tallow::prelude::*;
 use tallow::tensor::rng;
 
@@ -77,7 +77,15 @@ fn a_break_and_its_cure() -> Result<()> {
     }
     // Without `fullgraph` it runs all the same, eagerly, and says so.
     let eager = compile(&head, &xs, CompileOptions::default().fullgraph(false))?;
-    println!("fallbacks: {}", eager.metrics().fallbacks);
+    println!("whole model eager: {}", counts(&eager.metrics()));
+    // A raw layer of a `Sequential`, or behind a `Layer`, runs as it is; the layers around it are compiled.
+    let chain = Sequential::builder(params.builder().pp("chain"))
+        .layer(|vb| Linear::new(8, 16, vb))?
+        .then(|xs: &Tensor| xs.relu())
+        .layer(|vb| Linear::new(16, 3, vb))?
+        .build();
+    let partly = compile(&chain, &xs, CompileOptions::default().fullgraph(false))?;
+    println!("one layer eager: {}", counts(&partly.metrics()));
     head.raw = false;
     println!(
         "cured: {} kernels\n",
@@ -86,6 +94,13 @@ fn a_break_and_its_cure() -> Result<()> {
             .kernels
     );
     Ok(())
+}
+
+fn counts(metrics: &tallow::compile::Metrics) -> String {
+    format!(
+        "{} kernels, {} fallbacks",
+        metrics.kernels, metrics.fallbacks
+    )
 }
 
 /// A training step, eager and in each mode. `Trainer::builder(..).compile(options)` does the same for a training.

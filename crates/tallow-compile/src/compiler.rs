@@ -5,13 +5,14 @@ use std::path::Path;
 use tallow_graph::Graph;
 
 use crate::choose::{ByShape, Timed};
-use crate::gradient::{self, Gradients};
+use crate::eager::Modules;
+use crate::gradient;
 use crate::passes::{self, RunningStats};
 use crate::plan::{self, Plan, Settings};
 use crate::{Error, Mode, Options, Result};
 
 /// The graph of a whole training step. Its outputs are those of the captured graph, the loss first, then the
-/// gradients, then the next running statistics.
+/// gradients, then the next running statistics, then the gradients of what opaque modules read.
 pub(crate) struct StepGraph {
     pub(crate) graph: Graph,
     /// Names of the parameters that have gradients, in the order of the outputs.
@@ -44,9 +45,11 @@ pub(crate) fn training_graph(graph: &Graph, options: &Options) -> Result<StepGra
         .first()
         .copied()
         .ok_or(tallow_graph::GraphError::NoOutputs)?;
-    let gradients: Gradients = gradient::differentiate(&mut split, loss)?;
+    let gradient::Backward { gradients, opaque } = gradient::differentiate(&mut split, loss)?;
     split.outputs.extend(gradients.iter().map(|(_, id)| *id));
     split.outputs.extend(buffers.iter().map(|(_, id)| *id));
+    // Nobody reads them where the module's input needs no gradient, and its parameters do.
+    split.outputs.extend(opaque);
     dump.write("gradient", &split)?;
     let graph = passes::training(split, options, &mut |name, graph| dump.write(name, graph))?;
     let names = |list: RunningStats| list.into_iter().map(|(name, _)| name).collect();
@@ -63,6 +66,7 @@ pub(crate) fn plan(
     options: &Options,
     keep: bool,
     external: &[usize],
+    modules: &Modules,
 ) -> Result<Plan> {
     if options.mode == Mode::MaxAutotune {
         let mut choices = Timed::new(options.winograd, options.autotune_file.as_deref());
@@ -70,6 +74,7 @@ pub(crate) fn plan(
             choices: &mut choices,
             keep,
             external,
+            modules,
         };
         let plan = plan::build(graph, settings)?;
         choices.save()?;
@@ -81,6 +86,7 @@ pub(crate) fn plan(
         },
         keep,
         external,
+        modules,
     };
     plan::build(graph, settings)
 }

@@ -11,9 +11,9 @@ use candle_nn::ModuleT;
 use serde::Serialize;
 use tallow_graph::op::{Clamp, Grad};
 use tallow_graph::{Graph, Node, Op};
-use tallow_tensor::{Break, Capture, Params};
+use tallow_tensor::{Break, Capture, Captured, OpaqueModule, Params};
 
-use crate::{Memory, Options, Result, compiler};
+use crate::{Memory, Options, Result, compiler, eager};
 
 /// What compilation makes of a model.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -23,6 +23,8 @@ pub struct Explanation {
     pub graphs: usize,
     /// Where the graph breaks, and what to write instead.
     pub breaks: Vec<GraphBreak>,
+    /// The modules that run as they are, with `Options::fullgraph(false)`.
+    pub opaque: Vec<OpaqueNode>,
     /// Operations of the captured graph, by name.
     pub operations: BTreeMap<String, usize>,
     /// Floating-point operations of one run.
@@ -45,6 +47,16 @@ pub struct GraphBreak {
     pub operation: String,
     /// Why it is a break, and what to write instead, as the error says it.
     pub reason: String,
+}
+
+/// A module that runs as it is, since it can't be captured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct OpaqueNode {
+    /// The path of the module.
+    pub module: String,
+    /// Why, and what to write instead.
+    pub breaks: Vec<GraphBreak>,
 }
 
 /// Operations that run as one kernel.
@@ -80,13 +92,14 @@ pub fn explain<M: ModuleT>(model: &M, example: &Tensor, options: &Options) -> Re
     options.check()?;
     let captured = Capture::new()
         .input("x", example)
-        .run(|inputs| Ok(vec![model.forward_t(&inputs[0], false)?]));
-    let graph = match captured {
+        .allow_opaque(!options.fullgraph)
+        .run_with_params(|inputs| Ok(vec![model.forward_t(&inputs[0], false)?]));
+    let captured = match captured {
         Err(tallow_tensor::Error::GraphBreaks(breaks)) => return Ok(broken(&breaks)),
-        graph => graph?,
+        captured => captured?,
     };
-    let passed = compiler::inference_graph(graph.clone(), options)?;
-    of(&graph, &passed, options, true, &[])
+    let passed = compiler::inference_graph(captured.graph.clone(), options)?;
+    of(&captured, &passed, options, true, &[])
 }
 
 /// What compiling a whole training step comes to; `forward` gives the loss and the outputs.
@@ -104,41 +117,47 @@ pub fn explain_step(
     let capture = Capture::new()
         .params(params)
         .input("x", images)
-        .input("targets", targets);
-    let captured = capture.run(|inputs| {
+        .input("targets", targets)
+        .allow_opaque(!options.fullgraph);
+    let captured = capture.run_with_params(|inputs| {
         let (loss, outputs) = forward(&inputs[0], &inputs[1])?;
         Ok(vec![loss, outputs])
     });
-    let graph = match captured {
+    let captured = match captured {
         Err(tallow_tensor::Error::GraphBreaks(breaks)) => return Ok(broken(&breaks)),
-        graph => graph?,
+        captured => captured?,
     };
-    let step = compiler::training_graph(&graph, options)?;
+    let step = compiler::training_graph(&captured.graph, options)?;
     let external: Vec<usize> = (2..2 + step.gradients.len()).collect();
-    of(&graph, &step.graph, options, false, &external)
+    of(&captured, &step.graph, options, false, &external)
 }
 
 fn broken(breaks: &[Break]) -> Explanation {
-    let breaks = breaks.iter().map(|found| GraphBreak {
-        module: found.module.clone(),
-        operation: found.operation.to_string(),
-        reason: found.to_string(),
-    });
     Explanation {
-        breaks: breaks.collect(),
+        breaks: breaks.iter().map(graph_break).collect(),
         ..Explanation::default()
     }
 }
 
+fn graph_break(found: &Break) -> GraphBreak {
+    GraphBreak {
+        module: found.module.clone(),
+        operation: found.operation.to_string(),
+        reason: found.to_string(),
+    }
+}
+
 fn of(
-    captured: &Graph,
+    captured: &Captured,
     passed: &Graph,
     options: &Options,
     keep: bool,
     external: &[usize],
 ) -> Result<Explanation> {
-    let plan = compiler::plan(passed, options, keep, external)?;
+    let modules = eager::modules(captured.opaque.clone(), !keep);
+    let plan = compiler::plan(passed, options, keep, external, &modules)?;
     let operations = captured
+        .graph
         .nodes
         .iter()
         .filter(|node| !is_source(node))
@@ -146,12 +165,20 @@ fn of(
     Ok(Explanation {
         graphs: 1,
         breaks: Vec::new(),
+        opaque: captured.opaque.iter().map(opaque_module).collect(),
         operations: count(operations),
         flops: plan.steps.iter().map(|step| step.flops).sum(),
         fused: passed.nodes.iter().filter_map(fusion).collect(),
         kernels: count(plan.steps.iter().map(|step| step.name)),
         memory: plan.memory,
     })
+}
+
+fn opaque_module(module: &OpaqueModule) -> OpaqueNode {
+    OpaqueNode {
+        module: module.path.clone(),
+        breaks: module.breaks.iter().map(graph_break).collect(),
+    }
 }
 
 fn is_source(node: &Node) -> bool {
@@ -200,6 +227,12 @@ impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "graphs: {}, breaks: {}", self.graphs, self.breaks.len())?;
         for found in &self.breaks {
+            writeln!(f, "  {}", found.reason)?;
+        }
+        if !self.opaque.is_empty() {
+            writeln!(f, "modules that run as they are: {}", self.opaque.len())?;
+        }
+        for found in self.opaque.iter().flat_map(|module| &module.breaks) {
             writeln!(f, "  {}", found.reason)?;
         }
         if self.graphs == 0 {

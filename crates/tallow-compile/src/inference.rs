@@ -10,7 +10,7 @@ use tallow_tensor::{Capture, inplace};
 use crate::bind::{self, Fed};
 use crate::cache::{Cache, Signature};
 use crate::plan::{Frame, Plan};
-use crate::{Error, KernelTime, Metrics, Options, Result, compiler};
+use crate::{Error, KernelTime, Metrics, Options, Result, compiler, eager};
 
 /// Compiles a model for inference on batches like `example` (`torch.compile` on a model in evaluation mode).
 ///
@@ -102,6 +102,8 @@ struct Bound {
     params: Vec<Tensor>,
     /// When the parameters were read in; `None` before the first time.
     prepared: Option<u64>,
+    /// How many modules run as they are.
+    eager: u64,
 }
 
 impl InferenceCompiler {
@@ -144,6 +146,7 @@ impl InferenceCompiler {
             entry(options, xs, &mut forward, metrics)
         })? {
             Entry::Plan(bound) => {
+                metrics.fallbacks += bound.eager;
                 bound.plan.measure(*measures);
                 bound.run(xs)
             }
@@ -181,7 +184,9 @@ fn entry(
     forward: &mut impl FnMut(&Tensor) -> candle_core::Result<Tensor>,
     metrics: &mut Metrics,
 ) -> Result<Entry> {
-    let capture = Capture::new().input("x", xs);
+    let capture = Capture::new()
+        .input("x", xs)
+        .allow_opaque(!options.fullgraph);
     let captured = match capture.run_with_params(|inputs| Ok(vec![forward(&inputs[0])?])) {
         Err(tallow_tensor::Error::GraphBreaks(_)) if !options.fullgraph => {
             return Ok(Entry::Eager);
@@ -189,7 +194,8 @@ fn entry(
         captured => captured?,
     };
     let graph = compiler::inference_graph(captured.graph, options)?;
-    let plan = compiler::plan(&graph, options, true, &[])?;
+    let modules = eager::modules(captured.opaque, false);
+    let plan = compiler::plan(&graph, options, true, &[], &modules)?;
     metrics.kernels += plan.steps.len();
     metrics.planned_memory += plan.memory.planned;
     let tensors: HashMap<String, Tensor> = captured.params.into_iter().collect();
@@ -198,6 +204,7 @@ fn entry(
         plan,
         params,
         prepared: None,
+        eager: modules.len() as u64,
     })))
 }
 
@@ -207,6 +214,7 @@ impl Bound {
             plan,
             params,
             prepared,
+            ..
         } = self;
         let fed: [Fed; 1] = [bind::feed("x", xs)?];
         let now = inplace::generation();

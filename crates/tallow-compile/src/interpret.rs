@@ -3,9 +3,10 @@
 
 use std::collections::HashMap;
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{Device, Tensor};
 use tallow_graph::op::{Interpolate, Literal};
-use tallow_graph::{DType as GraphDType, Graph, Op, TensorType};
+use tallow_graph::{Graph, Op, TensorType};
+use tallow_tensor::convert;
 use tallow_tensor::ops::{self, BatchNormArgs, Pool2dConfig};
 
 use crate::{Error, Result};
@@ -127,6 +128,7 @@ pub(crate) fn evaluate(op: &Op, inputs: &[Tensor]) -> Result<Tensor> {
         | Op::Param(_)
         | Op::Constant(_)
         | Op::Slice(_)
+        | Op::Opaque(_)
         | Op::Grad(_)
         | Op::BatchStats(_)
         | Op::Normalize(_)
@@ -163,15 +165,7 @@ fn pool_config(
 
 /// A literal as a tensor on the CPU.
 pub(crate) fn tensor(literal: &Literal) -> Result<Tensor> {
-    let dtype = match literal.ty.dtype {
-        GraphDType::F32 => DType::F32,
-        GraphDType::F64 => DType::F64,
-        GraphDType::F16 => DType::F16,
-        GraphDType::BF16 => DType::BF16,
-        GraphDType::U8 => DType::U8,
-        GraphDType::U32 => DType::U32,
-        GraphDType::I64 => DType::I64,
-    };
+    let dtype = convert::candle_dtype(literal.ty.dtype);
     Ok(Tensor::from_raw_buffer(
         &literal.bytes,
         dtype,

@@ -10,6 +10,7 @@
 //! | `gradient` | the backward pass as a graph transformation |
 //! | `passes` | the rewritings, one file each, and their order |
 //! | `lower`, `plan`, `choose` | graph to kernel calls; their memory and running them; which algorithm |
+//! | `eager` | modules that run as they are, in the middle of a plan |
 //! | [`interpret`](mod@interpret) | the eager reference |
 //! | [`error`] | what can go wrong |
 //!
@@ -19,6 +20,7 @@ mod bind;
 mod cache;
 mod choose;
 mod compiler;
+mod eager;
 pub mod error;
 pub mod explain;
 mod gradient;

@@ -10,7 +10,7 @@ use serde::Serialize;
 pub struct Metrics {
     /// Kernels in all plans.
     pub kernels: usize,
-    /// Runs that went through the eager model, because it couldn't be captured.
+    /// Modules that ran as they are because they couldn't be captured, each run of each; a whole model counts as one.
     pub fallbacks: u64,
     /// Plans that were compiled after the first one.
     pub recompiles: u64,

@@ -17,8 +17,9 @@ use crate::{Error, Result, passes};
 pub struct Options {
     /// How much time compilation may take to make a faster plan.
     pub mode: Mode,
-    /// Whether a graph break is an error (`true`, the default) or the model runs eagerly instead (`false`, counted as
-    /// a fallback).
+    /// Whether a graph break is an error (`true`, the default). With `false` the smallest module around it runs as it is,
+    /// and the rest is compiled, if a container such as `tallow_nn::Layer` or `Sequential` calls that module;
+    /// otherwise the whole model runs eagerly. Both are counted as fallbacks.
     pub fullgraph: bool,
     /// How many plans, one a signature of shapes, may be compiled.
     pub cache_limit: usize,

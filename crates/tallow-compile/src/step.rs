@@ -9,6 +9,7 @@ use tallow_tensor::{Capture, Params, inplace};
 
 use crate::bind::{self, Fed};
 use crate::cache::{Cache, Signature};
+use crate::eager::{self, EagerModule, Modules};
 use crate::inference::output;
 use crate::plan::{Frame, Plan};
 use crate::{Error, KernelTime, Metrics, Options, Result, compiler};
@@ -64,6 +65,8 @@ struct StepPlan {
     trained: Vec<(Var, Tensor)>,
     /// The buffers that a step changes.
     buffers: Vec<Var>,
+    /// The modules that run as they are.
+    modules: Modules,
 }
 
 /// What a step gives.
@@ -135,8 +138,9 @@ impl StepCompiler {
         })?;
         match entry {
             Entry::Plan(step) => {
+                metrics.fallbacks += step.modules.len() as u64;
                 step.plan.measure(*measures);
-                step.run(images, targets)
+                step.run(params, images, targets)
             }
             Entry::Eager => {
                 metrics.fallbacks += 1;
@@ -177,7 +181,8 @@ fn entry(
     let capture = Capture::new()
         .params(params)
         .input("x", images)
-        .input("targets", targets);
+        .input("targets", targets)
+        .allow_opaque(!options.fullgraph);
     let captured = capture.run_with_params(|inputs| {
         let (loss, outputs) = forward(&inputs[0], &inputs[1])?;
         Ok(vec![loss, outputs])
@@ -190,7 +195,8 @@ fn entry(
     };
     let step = compiler::training_graph(&captured.graph, options)?;
     let external: Vec<usize> = (2..2 + step.gradients.len()).collect();
-    let plan = compiler::plan(&step.graph, options, false, &external)?;
+    let modules = eager::modules(captured.opaque, true);
+    let plan = compiler::plan(&step.graph, options, false, &external, &modules)?;
     metrics.kernels += plan.steps.len();
     metrics.planned_memory += plan.memory.planned;
     let tensors: HashMap<String, Tensor> = captured.params.into_iter().collect();
@@ -218,6 +224,7 @@ fn entry(
         params: bound,
         trained,
         buffers,
+        modules,
     })))
 }
 
@@ -241,7 +248,7 @@ fn eager(
 }
 
 impl StepPlan {
-    fn run(&mut self, images: &Tensor, targets: &Tensor) -> Result<Step> {
+    fn run(&mut self, params: &Params, images: &Tensor, targets: &Tensor) -> Result<Step> {
         let fed = [bind::feed("x", images)?, bind::feed("targets", targets)?];
         self.compute(&fed)?;
         for (index, buffer) in self.buffers.iter().enumerate() {
@@ -258,11 +265,29 @@ impl StepPlan {
         for (var, gradient) in &self.trained {
             gradients.insert(var, gradient.clone());
         }
+        self.join_eager(params, &mut gradients)?;
         Ok(Step {
             loss,
             outputs: output(&self.plan, 1)?,
             gradients,
         })
+    }
+
+    /// Adds the gradients of the modules that ran as they are.
+    fn join_eager(&self, params: &Params, gradients: &mut GradStore) -> Result<()> {
+        for store in self.modules.iter().filter_map(EagerModule::take_gradients) {
+            for (_, var) in params.trainable() {
+                let Some(found) = store.get(&var) else {
+                    continue;
+                };
+                let sum = match gradients.get(&var) {
+                    Some(known) => (known + found)?,
+                    None => found.clone(),
+                };
+                gradients.insert(&var, sum);
+            }
+        }
+        Ok(())
     }
 
     /// Runs the plan on the parameters as they are, and writes the gradients.

@@ -32,3 +32,16 @@ pub fn dtype(of: candle_core::DType) -> Result<DType> {
 pub fn tensor_type(of: &Tensor) -> Result<TensorType> {
     Ok(TensorType::new(dtype(of.dtype())?, of.dims()))
 }
+
+/// candle's type for the graph's name of it.
+pub fn candle_dtype(of: DType) -> candle_core::DType {
+    match of {
+        DType::F32 => candle_core::DType::F32,
+        DType::F64 => candle_core::DType::F64,
+        DType::F16 => candle_core::DType::F16,
+        DType::BF16 => candle_core::DType::BF16,
+        DType::U8 => candle_core::DType::U8,
+        DType::U32 => candle_core::DType::U32,
+        DType::I64 => candle_core::DType::I64,
+    }
+}

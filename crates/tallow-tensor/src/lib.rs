@@ -11,6 +11,7 @@
 //! | [`rng`] | random numbers as functions of a key |
 //! | [`scope`] | which module is running |
 //! | [`record`], [`capture()`] | a graph from a run of a model |
+//! | [`opaque`] | modules that may run as they are inside a graph |
 //! | [`convert`] | candle's types as the graph names them |
 //! | [`memory`] | a hint to the allocator |
 //! | [`error`] | what can go wrong |
@@ -24,6 +25,7 @@ pub mod inplace;
 pub mod memory;
 pub mod no_grad;
 pub mod nonfinite;
+pub mod opaque;
 pub mod ops;
 pub mod params;
 pub mod record;
@@ -33,5 +35,6 @@ pub mod update;
 
 pub use capture::{Break, Capture, Captured, capture, capture_model};
 pub use error::{Error, Result};
+pub use opaque::OpaqueModule;
 pub use params::Params;
 pub use tallow_graph as graph;

@@ -61,6 +61,19 @@ impl Drop for PauseGuard {
     }
 }
 
+/// Whether a recorder is active and suspended.
+pub(crate) fn is_paused() -> bool {
+    PAUSED.get()
+}
+
+/// The recorder, where one is active, paused or not.
+pub(crate) fn with_active<T>(f: impl FnOnce(&mut Recorder) -> T) -> Option<T> {
+    if !ACTIVE.get() {
+        return None;
+    }
+    RECORDER.with_borrow_mut(|recorder| recorder.as_mut().map(f))
+}
+
 /// Records `run` with `recorder` and gives the recorder back. The recorder is removed even if `run` panics.
 pub(crate) fn with_recorder<T>(recorder: Recorder, run: impl FnOnce() -> T) -> (T, Recorder) {
     struct Remove;

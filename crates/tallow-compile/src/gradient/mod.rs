@@ -15,8 +15,15 @@ use crate::{Error, Result};
 /// The parameters that have a gradient, in the order of their nodes, and what it is.
 pub(crate) type Gradients = Vec<(String, NodeId)>;
 
+/// What a backward pass gives.
+pub(crate) struct Backward {
+    pub(crate) gradients: Gradients,
+    /// The gradients with respect to what opaque modules read; computing one computes those of the module's parameters.
+    pub(crate) opaque: Vec<NodeId>,
+}
+
 /// Appends to `graph` the gradients of `loss`, a scalar, with respect to every trainable parameter that it depends on.
-pub(crate) fn differentiate(graph: &mut Graph, loss: NodeId) -> Result<Gradients> {
+pub(crate) fn differentiate(graph: &mut Graph, loss: NodeId) -> Result<Backward> {
     let ty = &graph.nodes[loss.0].output;
     if ty.elements() != 1 || ty.rank() != 0 {
         return Err(Error::LossNotScalar { found: ty.clone() });
@@ -29,6 +36,7 @@ pub(crate) fn differentiate(graph: &mut Graph, loss: NodeId) -> Result<Gradients
     let mut tape = Tape {
         needed,
         gradients: HashMap::new(),
+        opaque: Vec::new(),
         graph,
     };
     let one = tape.constant_one()?;
@@ -36,7 +44,10 @@ pub(crate) fn differentiate(graph: &mut Graph, loss: NodeId) -> Result<Gradients
     for place in (0..forward).rev() {
         tape.step_back(NodeId(place))?;
     }
-    Ok(tape.of_parameters())
+    Ok(Backward {
+        gradients: tape.of_parameters(),
+        opaque: tape.opaque,
+    })
 }
 
 /// Which values a trainable parameter flows into.
@@ -45,6 +56,8 @@ fn needed(graph: &Graph) -> Vec<bool> {
     for node in &graph.nodes {
         needed[node.id.0] = match &node.op {
             Op::Param(param) => param.kind == ParamKind::Trainable,
+            // Its parameters aren't in the graph.
+            Op::Opaque(_) => true,
             _ => node.output.dtype.is_float() && node.inputs.iter().any(|id| needed[id.0]),
         };
     }
@@ -67,6 +80,8 @@ struct Tape<'g> {
     needed: Vec<bool>,
     /// What is known so far of the gradient with respect to each value.
     gradients: HashMap<NodeId, NodeId>,
+    /// Gradients with respect to what opaque modules read.
+    opaque: Vec<NodeId>,
 }
 
 impl Tape<'_> {

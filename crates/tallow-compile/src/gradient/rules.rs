@@ -17,6 +17,12 @@ impl Tape<'_> {
         if let Op::Normalize(_) = node.op {
             return self.normalize(node, dy);
         }
+        if let Op::Opaque(_) = node.op {
+            let dx = self.grad(node, dy, 0, &[Saved::Output])?;
+            self.opaque.push(dx);
+            let is_needed = self.needed[node.inputs[0].0];
+            return Ok(is_needed.then_some((0, dx)).into_iter().collect());
+        }
         let mut gradients = Vec::new();
         for (index, &input) in node.inputs.iter().enumerate() {
             if self.needed[input.0] {

@@ -32,7 +32,9 @@ fn pack(geometry: Conv2dGeometry, direction: Direction, algorithm: Algorithm) ->
     Pack {
         input: 1,
         len: conv::packed_len(&geometry, direction, algorithm),
-        run: Box::new(move |io| conv::pack(&geometry, direction, algorithm, io.floats(0), io.out)),
+        run: super::kernel(move |io| {
+            conv::pack(&geometry, direction, algorithm, io.floats(0), io.out)
+        }),
     }
 }
 

@@ -6,6 +6,7 @@
 mod convolution;
 mod elementwise;
 mod normalization;
+mod opaque;
 mod pooling;
 mod product;
 mod reduction;
@@ -16,6 +17,7 @@ use tallow_graph::op::Grad;
 use tallow_graph::{Node, Op, TensorType};
 use tallow_kernels::workspace::Workspace;
 
+use crate::eager::Modules;
 use crate::plan::Choices;
 use crate::{Error, Result};
 
@@ -58,8 +60,15 @@ impl<'a> Io<'a> {
     }
 }
 
-/// A kernel call.
-pub(crate) type Run = Box<dyn Fn(&mut Io<'_>) -> Outcome + Send + Sync>;
+/// Why a call failed.
+pub(crate) enum Fault {
+    Kernel(tallow_kernels::Error),
+    /// A module that runs as it is.
+    Module(Error),
+}
+
+/// A call: a kernel, or a module that runs as it is.
+pub(crate) type Run = Box<dyn Fn(&mut Io<'_>) -> std::result::Result<(), Fault> + Send + Sync>;
 
 /// A node as a kernel call.
 pub(crate) struct Lowered {
@@ -68,6 +77,11 @@ pub(crate) struct Lowered {
     pub(crate) in_place: &'static [usize],
     /// A weight that is brought into another form first.
     pub(crate) pack: Option<Pack>,
+}
+
+/// A kernel as a call.
+pub(crate) fn kernel(run: impl Fn(&mut Io<'_>) -> Outcome + Send + Sync + 'static) -> Run {
+    Box::new(move |io| run(io).map_err(Fault::Kernel))
 }
 
 /// The other form of a weight: the call reads it instead of the weight.
@@ -83,7 +97,7 @@ pub(crate) struct Pack {
 impl Lowered {
     fn new(run: impl Fn(&mut Io<'_>) -> Outcome + Send + Sync + 'static) -> Self {
         Self {
-            run: Box::new(run),
+            run: kernel(run),
             in_place: &[],
             pack: None,
         }
@@ -140,14 +154,23 @@ impl Site<'_> {
     }
 }
 
+/// What lowering may ask.
+pub(crate) struct Context<'c> {
+    pub(crate) choices: &'c mut dyn Choices,
+    /// The modules that run as they are.
+    pub(crate) modules: &'c Modules,
+}
+
 /// The kernel call of a node; `None` where it makes nothing new: inputs, parameters, constants, and other shapes of
 /// the same elements.
-pub(crate) fn lower(site: &Site<'_>, choices: &mut dyn Choices) -> Result<Option<Lowered>> {
+pub(crate) fn lower(site: &Site<'_>, context: &mut Context<'_>) -> Result<Option<Lowered>> {
+    let choices = &mut *context.choices;
     Ok(Some(match &site.node.op {
         Op::Input(_) | Op::Param(_) | Op::Constant(_) | Op::Reshape(_) => return Ok(None),
         Op::Conv2d(op) => convolution::conv2d(site, op, choices)?,
         Op::FusedConv2d(op) => convolution::fused(site, op, choices)?,
-        Op::Grad(grad) => gradient(site, grad, choices)?,
+        Op::Grad(grad) => gradient(site, grad, context)?,
+        Op::Opaque(op) => opaque::forward(site, op, context.modules)?,
         Op::Linear => product::linear(site)?,
         Op::MatMul => product::matmul(site)?,
         Op::Embedding => product::embedding(site)?,
@@ -188,7 +211,8 @@ pub(crate) fn lower(site: &Site<'_>, choices: &mut dyn Choices) -> Result<Option
     }))
 }
 
-fn gradient(site: &Site<'_>, grad: &Grad, choices: &mut dyn Choices) -> Result<Lowered> {
+fn gradient(site: &Site<'_>, grad: &Grad, context: &mut Context<'_>) -> Result<Lowered> {
+    let choices = &mut *context.choices;
     match (&*grad.of, grad.wrt) {
         (Op::Conv2d(op), 0) => convolution::backward_input(site, grad, op, choices),
         (Op::Conv2d(op), _) => convolution::backward_weight(site, grad, op, choices),
@@ -206,6 +230,7 @@ fn gradient(site: &Site<'_>, grad: &Grad, choices: &mut dyn Choices) -> Result<L
         (Op::LogSoftmax(op), _) => softmax::log_softmax_backward(site, op.dim),
         (Op::CrossEntropy(op), _) => softmax::cross_entropy_backward(site, op),
         (Op::Slice(op), _) => shape::slice_backward(site, op),
+        (Op::Opaque(op), _) => opaque::backward(site, op, context.modules),
         (of, _) => match elementwise::activation_of(of) {
             Some(activation) => Ok(elementwise::activation_backward(activation)),
             None => Err(site.unsupported("has no kernel", "train this part eagerly")),

@@ -8,7 +8,8 @@ use tallow_kernels::workspace::Workspace;
 
 use super::memory::{self, Life};
 use super::{Choices, Constant, Memory, Place, Plan, Step};
-use crate::lower::{self, Lowered, Site};
+use crate::eager::Modules;
+use crate::lower::{self, Context, Lowered, Site};
 use crate::{Error, Result};
 
 /// How a plan is made.
@@ -18,15 +19,21 @@ pub(crate) struct Settings<'a> {
     pub(crate) keep: bool,
     /// Outputs that the caller gives the memory for, by their number.
     pub(crate) external: &'a [usize],
+    /// The modules that run as they are.
+    pub(crate) modules: &'a Modules,
 }
 
 /// Makes a plan for a graph that all passes have seen.
 pub(crate) fn build(graph: &Graph, settings: Settings<'_>) -> Result<Plan> {
     let mut builder = Builder::new(graph, &settings)?;
+    let mut context = Context {
+        choices: settings.choices,
+        modules: settings.modules,
+    };
     for node in &graph.nodes {
-        builder.node(node, settings.choices)?;
+        builder.node(node, &mut context)?;
     }
-    builder.outputs(&settings)?;
+    builder.outputs(settings.external)?;
     builder.finish()
 }
 
@@ -68,7 +75,7 @@ impl<'g> Builder<'g> {
         for node in &graph.nodes {
             is_static[node.id.0] = match node.op {
                 Op::Param(_) | Op::Constant(_) => true,
-                Op::Input(_) | Op::Dropout(_) | Op::DropPath(_) => false,
+                Op::Input(_) | Op::Dropout(_) | Op::DropPath(_) | Op::Opaque(_) => false,
                 _ => node.inputs.iter().all(|id| is_static[id.0]),
             };
         }
@@ -87,7 +94,7 @@ impl<'g> Builder<'g> {
         })
     }
 
-    fn node(&mut self, node: &Node, choices: &mut dyn Choices) -> Result<()> {
+    fn node(&mut self, node: &Node, context: &mut Context<'_>) -> Result<()> {
         let source = match &node.op {
             Op::Input(_) => {
                 let place = self.graph.inputs.iter().position(|id| *id == node.id);
@@ -102,19 +109,19 @@ impl<'g> Builder<'g> {
                 self.constants.push(constant_of(node, &constant.value)?);
                 Source::Fixed(Place::Constant(self.constants.len() - 1))
             }
-            _ => self.operation(node, choices)?,
+            _ => self.operation(node, context)?,
         };
         self.sources.push(source);
         Ok(())
     }
 
-    fn operation(&mut self, node: &Node, choices: &mut dyn Choices) -> Result<Source> {
+    fn operation(&mut self, node: &Node, context: &mut Context<'_>) -> Result<Source> {
         let inputs = node.inputs.iter().map(|id| &self.graph.nodes[id.0].output);
         let site = Site {
             node,
             inputs: inputs.collect(),
         };
-        let Some(lowered) = lower::lower(&site, choices)? else {
+        let Some(lowered) = lower::lower(&site, context)? else {
             return Ok(self.sources[node.inputs[0].0]);
         };
         check_float(node)?;
@@ -169,11 +176,11 @@ impl<'g> Builder<'g> {
     }
 
     /// Settles where outputs lie; those that the caller gives memory for are written there, or copied.
-    fn outputs(&mut self, settings: &Settings<'_>) -> Result<()> {
+    fn outputs(&mut self, external: &[usize]) -> Result<()> {
         for (number, id) in self.graph.outputs.iter().enumerate() {
             let mut source = self.sources[id.0];
-            if settings.external.contains(&number) {
-                let slot = settings.external.iter().position(|&n| n == number);
+            if external.contains(&number) {
+                let slot = external.iter().position(|&n| n == number);
                 let place = Source::Fixed(Place::Output(slot.unwrap_or_default()));
                 self.bind(*id, source, place);
                 source = place;
@@ -403,7 +410,7 @@ fn step_of(node: &Node, name: &'static str, flops: u64, run: lower::Run, len: us
 
 /// A call that copies a node's value.
 fn copy(node: &Node) -> Step {
-    let run: lower::Run = Box::new(|io| {
+    let run = lower::kernel(|io| {
         io.out.copy_from_slice(io.floats(0));
         Ok(())
     });

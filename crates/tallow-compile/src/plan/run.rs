@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{Constant, Place, Plan, Step};
-use crate::lower::{Io, Value};
+use crate::lower::{Fault, Io, Value};
 use crate::metrics::KernelTime;
 use crate::{Error, Result};
 use tallow_graph::TensorType;
@@ -174,10 +174,13 @@ impl Step {
             out,
             workspace,
         };
-        (self.run)(&mut io).map_err(|source| Error::Kernel {
-            operation: self.name,
-            module: self.scope.clone(),
-            source: Box::new(source),
+        (self.run)(&mut io).map_err(|fault| match fault {
+            Fault::Module(error) => error,
+            Fault::Kernel(source) => Error::Kernel {
+                operation: self.name,
+                module: self.scope.clone(),
+                source: Box::new(source),
+            },
         })
     }
 }

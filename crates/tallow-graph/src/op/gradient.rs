@@ -53,6 +53,8 @@ impl Grad {
             ) => &[],
             (Op::Softmax(_) | Op::LogSoftmax(_), 0) => &[Output],
             (Op::CrossEntropy(_), 0) => &[Input(0), Input(1)],
+            // The module keeps what it needs from its run; its output says that this comes after it.
+            (Op::Opaque(_), 0) => &[Output],
             _ => return None,
         })
     }
@@ -111,6 +113,7 @@ impl Rule for Grad {
             (Op::LogSoftmax(_), _) => "log_softmax_backward",
             (Op::CrossEntropy(_), _) => "cross_entropy_backward",
             (Op::Slice(_), _) => "slice_backward",
+            (Op::Opaque(_), _) => "opaque_backward",
             _ => "backward",
         }
     }

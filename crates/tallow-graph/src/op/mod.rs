@@ -21,6 +21,7 @@ mod gradient;
 mod linear;
 mod loss;
 mod norm;
+mod opaque;
 mod pool;
 mod reduce;
 mod resize;
@@ -41,6 +42,7 @@ pub use fused::{FusedConv2d, Layout, Pointwise, PointwiseStep, PointwiseValue, R
 pub use gradient::{Grad, Saved};
 pub use loss::CrossEntropy;
 pub use norm::{BatchNorm, GroupNorm, LayerNorm};
+pub use opaque::Opaque;
 pub use pool::{AdaptiveAvgPool2d, AdaptiveMaxPool2d, AvgPool2d, MaxPool2d};
 pub use reduce::{Mean, Sum};
 pub use resize::{Interpolate, Interpolation};
@@ -146,6 +148,9 @@ pub enum Op {
     /// Sum over dimensions.
     Sum(Sum),
 
+    /// A module that runs as it is.
+    Opaque(Opaque),
+
     /// The gradient of an operation with respect to one of its inputs.
     Grad(Grad),
     /// Mean and variance of each channel.
@@ -213,6 +218,7 @@ impl Op {
             Self::Expand(op) => op,
             Self::Mean(op) => op,
             Self::Sum(op) => op,
+            Self::Opaque(op) => op,
             Self::Grad(op) => op,
             Self::BatchStats(op) => op,
             Self::Normalize(op) => op,

@@ -1,9 +1,15 @@
 //! Any layer, as containers hold it.
 
+use std::sync::Arc;
+
 use candle_core::{Result, Tensor};
 use candle_nn::ModuleT;
+use tallow_tensor::opaque::{self, SharedModule};
 
 /// Any layer or model behind a pointer: where the type is only known at run time, or several stand side by side.
+///
+/// A layer that is written in raw candle operations can't be captured. Behind a `Layer` it can still be part of a compiled
+/// model: the rest is compiled, and it runs as it is (`Options::fullgraph(false)` of `tallow-compile`).
 ///
 /// ```
 /// # use candle_core::{Device, Tensor}; use candle_nn::ModuleT;
@@ -17,17 +23,17 @@ use candle_nn::ModuleT;
 /// assert_eq!(xs.to_vec2::<f32>()?, [[0., 6.]]);
 /// # Ok(()) }
 /// ```
-pub struct Layer(Box<dyn ModuleT + Send + Sync>);
+pub struct Layer(SharedModule);
 
 impl Layer {
     /// Hides the type of `layer`.
     pub fn new(layer: impl ModuleT + Send + Sync + 'static) -> Self {
-        Self(Box::new(layer))
+        Self(Arc::new(layer))
     }
 }
 
 impl ModuleT for Layer {
     fn forward_t(&self, xs: &Tensor, train: bool) -> Result<Tensor> {
-        self.0.forward_t(xs, train)
+        opaque::call(&self.0, xs, train)
     }
 }

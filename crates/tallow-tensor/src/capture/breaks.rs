@@ -6,6 +6,9 @@ use tallow_graph::{NodeId, TensorType};
 
 use super::recorder::{Reader, Recorder};
 
+/// A break and the node that stands in for its value.
+pub(super) type Found = (NodeId, Break);
+
 /// A value that a recorded operation reads and no recorded operation made.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Break {
@@ -47,7 +50,8 @@ impl fmt::Display for Break {
 pub(super) fn describe_reader(reader: &Reader) -> String {
     match reader.operation {
         Some(operation) => format!("{operation}{}, as {}", place(&reader.scope), reader.role),
-        None => "the caller, as the model's result".to_string(),
+        None if reader.scope.is_empty() => "the caller, as the model's result".to_string(),
+        None => format!("the caller of `{}`, as its result", reader.scope),
     }
 }
 

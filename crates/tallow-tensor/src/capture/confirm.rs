@@ -1,9 +1,11 @@
 //! Further runs that tell a constant from a value that follows from inputs or parameters behind candle's back.
 
+use std::collections::BTreeMap;
+
 use candle_core::{DType, Tensor, Var};
 use tallow_graph::{NodeId, Op};
 
-use super::breaks::{Break, common_module, describe_node, describe_reader};
+use super::breaks::{Break, Found, common_module, describe_node, describe_reader};
 use super::recorder::{Reader, Recorder};
 use super::{Capture, Run, restore};
 use crate::Result;
@@ -15,14 +17,15 @@ pub(super) fn other_inputs(
     capture: &Capture<'_>,
     first: &Recorder,
     examples: &[Var],
+    forced: &BTreeMap<usize, Break>,
     run: &mut impl Run,
-) -> Result<Vec<Break>> {
+) -> Result<Vec<Found>> {
     let changed: Vec<Var> = examples
         .iter()
         .enumerate()
         .map(|(i, var)| Ok(Var::from_tensor(&other_elements(var, i as u64)?)?))
         .collect::<Result<_>>()?;
-    let second = capture.record(&changed, run)?;
+    let second = capture.record(&changed, forced, run)?;
     let mut breaks = changed_constants(first, &second, "the input");
     breaks.extend(fresh_variables(first, &second));
     breaks.extend(changed_operations(first, &second));
@@ -34,8 +37,9 @@ pub(super) fn other_parameters(
     capture: &Capture<'_>,
     first: &Recorder,
     examples: &[Var],
+    forced: &BTreeMap<usize, Break>,
     run: &mut impl Run,
-) -> Result<Vec<Break>> {
+) -> Result<Vec<Found>> {
     if first.constants.is_empty() {
         return Ok(Vec::new());
     }
@@ -45,7 +49,7 @@ pub(super) fn other_parameters(
         let noise = noise(value, i as u64, |stream| 0.0625 * stream.uniform())?;
         var.set(&((value * 1.25)? + noise)?)?;
     }
-    let third = capture.record(examples, run)?;
+    let third = capture.record(examples, forced, run)?;
     drop(guard);
     Ok(changed_constants(first, &third, "a parameter"))
 }
@@ -66,7 +70,7 @@ fn parameters(capture: &Capture<'_>, first: &Recorder) -> Result<Vec<Var>> {
     Ok(vars)
 }
 
-fn changed_constants(first: &Recorder, other: &Recorder, of: &str) -> Vec<Break> {
+fn changed_constants(first: &Recorder, other: &Recorder, of: &str) -> Vec<Found> {
     let pairs = first.constants.iter().zip(&other.constants);
     let changed = pairs.filter(|((a, _), (b, _))| {
         let op = |run: &Recorder, id| run.graph.node(id).map(|node| node.op.clone());
@@ -78,7 +82,10 @@ fn changed_constants(first: &Recorder, other: &Recorder, of: &str) -> Vec<Break>
             let reason = format!(
                 "it changes with {of}, but candle's tape doesn't tell how: a constant in the graph would be wrong"
             );
-            broken(first, *id, reader, operation, reason, remedy)
+            (
+                *id,
+                broken(first, *id, reader, operation, reason, remedy),
+            )
         })
         .collect()
 }
@@ -111,7 +118,7 @@ fn shares_storage(a: &Tensor, b: &Tensor) -> bool {
 }
 
 /// A `Var` made while the model runs is no parameter, and cuts the tape besides.
-fn fresh_variables(first: &Recorder, second: &Recorder) -> Vec<Break> {
+fn fresh_variables(first: &Recorder, second: &Recorder) -> Vec<Found> {
     let pairs = first.unnamed.iter().zip(&second.unnamed);
     let fresh = pairs.filter(|((a, _), (b, _))| first.values[a.0].id() != second.values[b.0].id());
     fresh
@@ -119,20 +126,14 @@ fn fresh_variables(first: &Recorder, second: &Recorder) -> Vec<Break> {
             let reason = "it is a variable that the model makes anew in every run".to_string();
             let remedy =
                 "the tensor itself, or make the variable once, when the model is built".to_string();
-            broken(
-                first,
-                *id,
-                reader,
-                "Var::from_tensor".to_string(),
-                reason,
-                remedy,
-            )
+            let operation = "Var::from_tensor".to_string();
+            (*id, broken(first, *id, reader, operation, reason, remedy))
         })
         .collect()
 }
 
 /// The first place where the two runs did different things.
-fn changed_operations(first: &Recorder, second: &Recorder) -> Option<Break> {
+fn changed_operations(first: &Recorder, second: &Recorder) -> Option<Found> {
     let same = |a: &tallow_graph::Node, b: &tallow_graph::Node| {
         let constants = matches!((&a.op, &b.op), (Op::Constant(_), Op::Constant(_)));
         a.inputs == b.inputs && a.output == b.output && (constants || a.op == b.op)
@@ -145,7 +146,7 @@ fn changed_operations(first: &Recorder, second: &Recorder) -> Option<Break> {
         let node = nodes.get(place);
         node.map_or("nothing more", |node| node.op.name())
     };
-    Some(Break {
+    let found = Break {
         module: node.scope.clone(),
         operation: "a branch on a value".to_string(),
         value: node.output.clone(),
@@ -161,7 +162,8 @@ fn changed_operations(first: &Recorder, second: &Recorder) -> Option<Break> {
         remedy:
             "the same operations for every input; branch on shapes or settings, not on elements"
                 .to_string(),
-    })
+    };
+    Some((NodeId(place), found))
 }
 
 fn broken(

@@ -7,7 +7,7 @@
 use candle_core::{DType, Result, Tensor};
 use tallow_graph::NodeId;
 
-use super::breaks::{Break, common_module, describe_node, describe_reader};
+use super::breaks::{Break, Found, common_module, describe_node, describe_reader};
 use super::recorder::{Recorder, Unrecorded};
 use crate::params::Params;
 
@@ -19,12 +19,15 @@ const SAMPLE: usize = 4096;
 const WHOLE: usize = 1 << 20;
 
 /// All breaks that candle's tape shows, in the order in which they were found.
-pub(super) fn raw_operations(run: &Recorder, params: Option<&Params>) -> Vec<Break> {
+pub(super) fn raw_operations(run: &Recorder, params: Option<&Params>) -> Vec<Found> {
     let found = run.unrecorded.iter();
-    found.map(|broken| describe(run, broken, params)).collect()
+    found
+        .map(|broken| (broken.node, describe(run, broken, params)))
+        .collect()
 }
 
-fn describe(run: &Recorder, broken: &Unrecorded, params: Option<&Params>) -> Break {
+/// What a break was, as far as its elements tell.
+pub(super) fn describe(run: &Recorder, broken: &Unrecorded, params: Option<&Params>) -> Break {
     let after = broken.after.and_then(|id| run.graph.node(id));
     let scope = after.map_or(broken.reader.scope.as_str(), |node| node.scope.as_str());
     let reader_scope = match broken.reader.operation {

@@ -15,23 +15,27 @@
 //! The inputs are made `Var`s for the run, so that the tape tells what follows from them. A capture leaves parameters,
 //! running statistics and the random state as they were.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use candle_core::{Tensor, Var};
 use candle_nn::ModuleT;
 use tallow_graph::Graph;
 use tallow_graph::op::ParamKind;
 
+use crate::opaque::OpaqueModule;
 use crate::params::{Kind, Params};
 use crate::{Error, Result, record};
 
 mod breaks;
+mod calls;
 mod confirm;
 mod identify;
 mod recorder;
 mod restore;
 
 pub use breaks::Break;
+use breaks::Found;
+use calls::Calls;
 pub(crate) use recorder::Recorder;
 
 /// Captures a function of one tensor, such as a model's forward pass. The input is named `x`.
@@ -75,6 +79,9 @@ pub struct Captured {
     pub graph: Graph,
     /// Name and variable of each parameter and buffer, in the order of the graph's nodes. They share the model's memory.
     pub params: Vec<(String, Tensor)>,
+    /// The modules behind the graph's opaque nodes, by their number; empty unless the capture
+    /// [allows](Capture::allow_opaque) them.
+    pub opaque: Vec<OpaqueModule>,
 }
 
 /// A capture with any number of inputs and outputs, such as a model with its loss.
@@ -87,6 +94,7 @@ pub struct Captured {
 pub struct Capture<'a> {
     params: Option<&'a Params>,
     inputs: Vec<(String, &'a Tensor)>,
+    opaque: bool,
 }
 
 impl<'a> Capture<'a> {
@@ -104,6 +112,13 @@ impl<'a> Capture<'a> {
     /// Adds an input; its name is unique.
     pub fn input(mut self, name: impl Into<String>, example: &'a Tensor) -> Self {
         self.inputs.push((name.into(), example));
+        self
+    }
+
+    /// Makes a module that can't be recorded one opaque node, if its container calls it through
+    /// [`opaque::call`](crate::opaque::call). Breaks outside such modules are still errors.
+    pub fn allow_opaque(mut self, allow: bool) -> Self {
+        self.opaque = allow;
         self
     }
 
@@ -132,25 +147,37 @@ impl<'a> Capture<'a> {
         }
         let _restore = restore::Guard::new(self.params)?;
         let examples = self.examples()?;
-        let first = self.record(&examples, &mut run)?;
-        let mut breaks = identify::raw_operations(&first, self.params);
-        breaks.extend(confirm::other_inputs(&self, &first, &examples, &mut run)?);
-        breaks.extend(confirm::other_parameters(
-            &self, &first, &examples, &mut run,
-        )?);
-        if !breaks.is_empty() {
-            return Err(Error::GraphBreaks(breaks));
+        let mut forced = BTreeMap::new();
+        loop {
+            let (first, breaks) = self.confirmed(&examples, &forced, &mut run)?;
+            if breaks.is_empty() {
+                return captured(first);
+            }
+            let around = |(node, found): &Found| Some((first.calls.around(*node)?, found.clone()));
+            let more: Option<Vec<_>> = breaks.iter().map(around).collect();
+            let is_new = |(number, _): &(usize, Break)| !forced.contains_key(number);
+            let Some(more) = more.filter(|more| self.opaque && more.iter().any(is_new)) else {
+                let breaks = breaks.into_iter().map(|(_, found)| found);
+                return Err(Error::GraphBreaks(breaks.collect()));
+            };
+            forced.extend(more);
         }
-        first.graph.verify()?;
-        let params = first.graph.params();
-        let params = params.map(|(node, param)| {
-            let value = first.values[node.id.0].clone();
-            (param.name.clone(), value)
-        });
-        Ok(Captured {
-            params: params.collect(),
-            graph: first.graph,
-        })
+    }
+
+    /// A recorded run, and the breaks that it and further runs show.
+    fn confirmed(
+        &self,
+        examples: &[Var],
+        forced: &BTreeMap<usize, Break>,
+        run: &mut impl Run,
+    ) -> Result<(Recorder, Vec<Found>)> {
+        let first = self.record(examples, forced, run)?;
+        let mut breaks = identify::raw_operations(&first, self.params);
+        breaks.extend(confirm::other_inputs(self, &first, examples, forced, run)?);
+        breaks.extend(confirm::other_parameters(
+            self, &first, examples, forced, run,
+        )?);
+        Ok((first, breaks))
     }
 
     fn examples(&self) -> Result<Vec<Var>> {
@@ -161,8 +188,17 @@ impl<'a> Capture<'a> {
     }
 
     /// One recorded run, with dropout draws counted from 0.
-    fn record(&self, inputs: &[Var], run: &mut impl Run) -> Result<Recorder> {
-        let mut recorder = Recorder::new(self.known_params());
+    fn record(
+        &self,
+        inputs: &[Var],
+        forced: &BTreeMap<usize, Break>,
+        run: &mut impl Run,
+    ) -> Result<Recorder> {
+        let calls = match self.opaque {
+            true => Calls::allowed(forced.clone()),
+            false => Calls::default(),
+        };
+        let mut recorder = Recorder::new(self.known_params(), calls);
         for ((name, _), var) in self.inputs.iter().zip(inputs) {
             recorder.input(name, var.as_tensor())?;
         }
@@ -185,6 +221,21 @@ impl<'a> Capture<'a> {
             })
             .collect()
     }
+}
+
+/// What a run without breaks comes to.
+fn captured(run: Recorder) -> Result<Captured> {
+    run.graph.verify()?;
+    let params = run.graph.params();
+    let params = params.map(|(node, param)| {
+        let value = run.values[node.id.0].clone();
+        (param.name.clone(), value)
+    });
+    Ok(Captured {
+        params: params.collect(),
+        graph: run.graph,
+        opaque: run.calls.opaque,
+    })
 }
 
 /// What is captured.

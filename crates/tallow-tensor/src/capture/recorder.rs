@@ -7,6 +7,7 @@ use safetensors::tensor::View;
 use tallow_graph::op::{Constant, Input, Literal, Param, ParamKind};
 use tallow_graph::{Graph, NodeId, Op, TensorType};
 
+use super::calls::Calls;
 use crate::{Error, Result, convert, scope};
 
 /// Who reads a value, and as what.
@@ -45,15 +46,18 @@ pub(crate) struct Recorder {
     pub(super) constants: Vec<(NodeId, Reader)>,
     /// Who read each variable that has no name in `Params` first.
     pub(super) unnamed: Vec<(NodeId, Reader)>,
-    nodes: HashMap<TensorId, NodeId>,
+    /// Modules that may be opaque.
+    pub(super) calls: Calls,
+    pub(super) nodes: HashMap<TensorId, NodeId>,
     params: HashMap<TensorId, (String, ParamKind)>,
-    names: HashSet<String>,
-    failure: Option<Error>,
+    pub(super) names: HashSet<String>,
+    pub(super) failure: Option<Error>,
 }
 
 impl Recorder {
-    pub(super) fn new(params: HashMap<TensorId, (String, ParamKind)>) -> Self {
+    pub(super) fn new(params: HashMap<TensorId, (String, ParamKind)>, calls: Calls) -> Self {
         Self {
+            calls,
             names: params.values().map(|(name, _)| name.clone()).collect(),
             params,
             ..Self::default()
@@ -144,7 +148,7 @@ impl Recorder {
         Ok(id)
     }
 
-    fn last_operation(&self) -> Option<NodeId> {
+    pub(super) fn last_operation(&self) -> Option<NodeId> {
         let is_operation = |op: &Op| !matches!(op, Op::Input(_) | Op::Param(_) | Op::Constant(_));
         let last = self.graph.nodes.iter().rev().find(|n| is_operation(&n.op));
         last.map(|node| node.id)
@@ -164,7 +168,13 @@ impl Recorder {
         free
     }
 
-    fn push(&mut self, op: Op, inputs: &[NodeId], value: &Tensor, scope: String) -> Result<NodeId> {
+    pub(super) fn push(
+        &mut self,
+        op: Op,
+        inputs: &[NodeId],
+        value: &Tensor,
+        scope: String,
+    ) -> Result<NodeId> {
         let name = op.name();
         let id = self.graph.push(op, inputs, scope)?;
         let inferred = &self.graph.nodes[id.0].output;
