@@ -171,6 +171,14 @@ fn halfway(items: usize, grain: usize) -> usize {
     items.div_ceil(grain) / 2 * grain
 }
 
+/// Calls `f` on a thread of the pool, and gives what it gives.
+///
+/// Work that is started from outside the pool wakes a thread of it and then waits to be woken itself, some 50
+/// microseconds each time. A row of small kernels is better run by a thread of the pool: the others stay awake between them.
+pub fn on_pool<R: Send>(f: impl FnOnce() -> R + Send) -> R {
+    rayon::scope(|_| f())
+}
+
 /// Threads of the pool that work would run on.
 pub fn threads() -> usize {
     rayon::current_num_threads()

@@ -7,6 +7,8 @@ use crate::lower::{Fault, Io, Value};
 use crate::metrics::KernelTime;
 use crate::{Error, Result};
 use tallow_graph::TensorType;
+use tallow_kernels::parallel;
+use tallow_tensor::rng;
 
 /// What the caller brings to a run.
 pub(crate) struct Frame<'a, 'o> {
@@ -44,8 +46,19 @@ impl Plan {
             .try_for_each(|step| step.run(&mut memory, &mut frame, workspace))
     }
 
-    /// Runs every step.
+    /// Runs every step, on a thread of the pool; random draws are the calling thread's.
     pub(crate) fn run(&mut self, frame: &mut Frame<'_, '_>) -> Result<()> {
+        let random = rng::state();
+        parallel::on_pool(|| {
+            let before = rng::state();
+            rng::restore(random);
+            let result = self.run_here(frame);
+            rng::restore(before);
+            result
+        })
+    }
+
+    fn run_here(&mut self, frame: &mut Frame<'_, '_>) -> Result<()> {
         let Self {
             steps,
             slots,
