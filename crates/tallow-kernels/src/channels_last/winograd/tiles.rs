@@ -10,6 +10,7 @@
 
 use super::transform::{Gradient, Transform};
 use crate::registers::Lanes;
+use std::mem::MaybeUninit;
 
 /// Most pixels of a tile that is read.
 pub(super) const MAX_PIXELS: usize = 81;
@@ -117,10 +118,42 @@ square!(
     weight_gradient
 );
 
+/// What a tile's transform has between its halves, row by row; columns from `FROM` on stay empty.
+pub(super) struct Middle<V, const N: usize>([[MaybeUninit<V>; N]; N]);
+
+impl<V: Copy, const N: usize> Middle<V, N> {
+    /// Empty: to fill 81 registers would take a tenth of the time of a transform.
+    #[inline(always)]
+    pub(super) fn new() -> Self {
+        Self([[const { MaybeUninit::uninit() }; N]; N])
+    }
+
+    #[inline(always)]
+    pub(super) fn set(&mut self, i: usize, j: usize, value: V) {
+        self.0[i][j].write(value);
+    }
+
+    /// Transforms a row.
+    ///
+    /// # Safety
+    /// As for [`Square::apply`]; the first `FROM` values of the row have been set.
+    #[inline(always)]
+    pub(super) unsafe fn across<L: Lanes<Vector = V>, S: Square<N>>(&self, i: usize) -> [V; N] {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let mut row = [L::splat(0.0); N];
+            for j in 0..S::FROM {
+                row[j] = self.0[i][j].assume_init();
+            }
+            S::apply::<L>(row)
+        }
+    }
+}
+
 /// Transforms down: the first half of a tile's transform. `load(i * FROM + j)` is the value at row `i`, column `j`.
 macro_rules! down {
     ($lanes:ty, $square:ty, $size:ident, $index:ident => $load:expr) => {{
-        let mut middle = [[<$lanes>::splat(0.0); $size]; $size];
+        let mut middle = Middle::<<$lanes as Lanes>::Vector, $size>::new();
         let (from, to) = (
             <$square as Square<$size>>::FROM,
             <$square as Square<$size>>::TO,
@@ -133,7 +166,7 @@ macro_rules! down {
             }
             let column = <$square as Square<$size>>::apply::<$lanes>(column);
             for i in 0..to {
-                middle[i][j] = column[i];
+                middle.set(i, j, column[i]);
             }
         }
         middle
@@ -178,7 +211,7 @@ unsafe fn point_registers<L: Lanes, S: Square<N>, const N: usize>(
     unsafe {
         let middle = down!(L, S, N, pixel => L::load(pixels[pixel].add(channel)));
         for i in 0..S::TO {
-            let row = S::apply::<L>(middle[i]);
+            let row = middle.across::<L, S>(i);
             for j in 0..S::TO {
                 L::store(out.add((i * S::TO + j) * plane), row[j]);
             }
@@ -222,7 +255,7 @@ unsafe fn output_registers<L: Lanes, T: Transform<N>, const N: usize>(
             if i < args.first[0] || i >= args.end[0] {
                 continue;
             }
-            let row = T::output::<L>(middle[i]);
+            let row = middle.across::<L, Output<T>>(i);
             for j in 0..T::SIZES.outputs {
                 if j < args.first[1] || j >= args.end[1] {
                     continue;

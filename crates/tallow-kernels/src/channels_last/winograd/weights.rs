@@ -5,7 +5,7 @@
     reason = "indices are those of the formulas"
 )]
 
-use super::tiles::{MAX_LANES, Square, Weight, WeightGradient, down};
+use super::tiles::{MAX_LANES, Middle, Square, Weight, WeightGradient, down};
 use super::transform::{Gradient, Transform};
 use crate::registers::Lanes;
 use std::mem::MaybeUninit;
@@ -128,7 +128,7 @@ unsafe fn pack_registers<L: Lanes, T: Transform<N>, const N: usize>(
         };
         let points = T::SIZES.weights;
         for i in 0..points {
-            let row = T::weight::<L>(middle[i]);
+            let row = middle.across::<L, Weight<T>>(i);
             for j in 0..points {
                 L::store(out.add((i * points + j) * plane), row[j]);
             }
@@ -147,7 +147,7 @@ pub(super) unsafe fn unpack<L: Lanes, T: Gradient<N>, const N: usize>(args: &Unp
             let middle =
                 down!(L, WeightGradient<T>, N, point => L::load(sums.add(point * args.plane)));
             for i in 0..3 {
-                let row = T::weight_gradient::<L>(middle[i]);
+                let row = middle.across::<L, WeightGradient<T>>(i);
                 for j in 0..3 {
                     L::store(taps.add((i * 3 + j) * L::COUNT), row[j]);
                 }
