@@ -221,21 +221,29 @@ fn check_errors(expected: &[(&str, Vec<f64>)], results: &Results, of: &str) {
     }
 }
 
-/// Batch, input channels, size and output channels of a 3x3 convolution with some padding.
-fn geometry(
-    (batch, in_channels, in_size, out_channels): (usize, usize, [usize; 2], usize),
+/// Batch, input channels, size and output channels.
+type Dimensions = (usize, usize, [usize; 2], usize);
+
+/// A 3x3 convolution with stride 1 and some padding.
+fn geometry(dimensions: Dimensions, padding: [usize; 2]) -> Conv2dGeometry {
+    strided(1, dimensions, padding)
+}
+
+/// A 3x3 convolution with some stride and padding.
+fn strided(
+    stride: usize,
+    (batch, in_channels, in_size, out_channels): Dimensions,
     padding: [usize; 2],
 ) -> Conv2dGeometry {
-    let ones = [1, 1];
     Conv2dGeometry::new(
         batch,
         in_channels,
         in_size,
         out_channels,
         [3, 3],
-        ones,
+        [stride; 2],
         padding,
-        ones,
+        [1, 1],
         1,
     )
     .unwrap()
@@ -260,23 +268,45 @@ fn common_and_awkward_sizes_agree_with_plain_loops() {
 }
 
 #[test]
+fn stride_two_agrees_with_plain_loops() {
+    for (sizes, padding) in [
+        ((2, 16, [16, 16], 32), [1, 1]),
+        ((1, 64, [12, 12], 64), [1, 1]),
+        ((3, 24, [7, 7], 40), [1, 1]),
+        ((1, 130, [8, 8], 70), [1, 1]),
+        ((1, 70, [5, 6], 130), [1, 1]),
+        ((2, 3, [9, 10], 5), [0, 2]),
+        ((2, 5, [3, 4], 3), [0, 1]),
+        ((1, 1, [1, 1], 1), [1, 1]),
+        ((1, 2, [1, 2], 1), [2, 1]),
+        ((2, 17, [1, 19], 9), [1, 1]),
+        ((1, 9, [6, 5], 33), [2, 2]),
+        ((1, 8, [14, 15], 16), [0, 0]),
+        ((1, 8, [15, 14], 16), [2, 1]),
+    ] {
+        check(strided(2, sizes, padding));
+    }
+}
+
+#[test]
 fn many_tiles_with_few_channels_agree_with_plain_loops() {
     check(geometry((3, 8, [34, 31], 9), [1, 1]));
+    check(strided(2, (3, 8, [68, 61], 9), [1, 1]));
 }
 
 #[test]
 fn more_than_one_round_of_points_agrees_with_plain_loops() {
     let level = Level::detected();
-    let case = Case::new(geometry((2, 530, [34, 34], 3), [1, 1]));
-    let expected = case.expected();
-    for tile in TILES {
-        let run = |threads| with_level(level, || in_pool(threads, || case.run(tile)));
-        let results = run(2);
-        assert!(
-            run(3) == results,
-            "{tile:?}: three threads give other bits than two"
-        );
-        check_errors(&expected, &results, &format!("{tile:?}"));
+    for stride in [1, 2] {
+        let case = Case::new(strided(stride, (2, 530, [34, 34], 3), [1, 1]));
+        let expected = case.expected();
+        for tile in TILES {
+            let run = |threads| with_level(level, || in_pool(threads, || case.run(tile)));
+            let results = run(2);
+            let of = format!("{tile:?} with stride {stride}");
+            assert!(run(3) == results, "{of}: three threads give other bits");
+            check_errors(&expected, &results, &of);
+        }
     }
 }
 
@@ -289,26 +319,32 @@ fn rms_error(found: &[f32], expected: &[f64]) -> f64 {
 
 #[test]
 fn errors_of_long_sums_stay_small() {
-    let case = Case::new(geometry((4, 128, [16, 16], 32), [1, 1]));
-    let [(_, y), _, (_, dx), _, (_, dw)] = case.expected();
-    for (tile, bound) in [(Tile::Two, 5e-7), (Tile::Four, 1.5e-6)] {
-        let results = with_level(Level::detected(), || case.run(tile));
-        let pairs = [
-            ("y", &results.y, &y),
-            ("dx", &results.dx, &dx),
-            ("dw", &results.dw, &dw),
-        ];
-        for (name, found, expected) in pairs {
-            let error = rms_error(found, expected);
-            assert!(error < bound, "{name} by {tile:?}: rms error {error}");
+    for (stride, in_size, bounds) in [(1, [16, 16], [5e-7, 1.5e-6]), (2, [32, 32], [5e-7, 5e-7])] {
+        let case = Case::new(strided(stride, (4, 128, in_size, 32), [1, 1]));
+        let [(_, y), _, (_, dx), _, (_, dw)] = case.expected();
+        for (tile, bound) in TILES.into_iter().zip(bounds) {
+            let results = with_level(Level::detected(), || case.run(tile));
+            let pairs = [
+                ("y", &results.y, &y),
+                ("dx", &results.dx, &dx),
+                ("dw", &results.dw, &dw),
+            ];
+            for (name, found, expected) in pairs {
+                let error = rms_error(found, expected);
+                let of = format!("{name} by {tile:?} with stride {stride}");
+                assert!(error < bound, "{of}: rms error {error}");
+            }
         }
     }
 }
 
 #[test]
 fn an_empty_batch_has_no_output_and_a_weight_gradient_of_zero() {
-    let case = Case::new(geometry((0, 3, [8, 8], 4), [1, 1]));
-    for tile in TILES {
+    for (stride, tile) in [1, 2]
+        .into_iter()
+        .flat_map(|stride| TILES.map(|tile| (stride, tile)))
+    {
+        let case = Case::new(strided(stride, (0, 3, [8, 8], 4), [1, 1]));
         let results = with_level(Level::detected(), || case.run(tile));
         assert!(results.y.is_empty() && results.dx.is_empty());
         assert!(results.dw.iter().all(|value| *value == 0.0));
@@ -433,14 +469,14 @@ fn slices_of_another_length_are_refused_by_name() {
 }
 
 prop_compose! {
-    fn any_geometry()(
+    fn any_geometry(stride: usize)(
         batch in 1usize..4,
         channels in [1usize..40, 1usize..40],
         padding in [0usize..3, 0usize..3],
         room in [0usize..12, 0usize..12],
     ) -> Conv2dGeometry {
         let in_size = [0, 1].map(|axis: usize| (3 + room[axis]).saturating_sub(2 * padding[axis]).max(1));
-        geometry((batch, channels[0], in_size, channels[1]), padding)
+        strided(stride, (batch, channels[0], in_size, channels[1]), padding)
     }
 }
 
@@ -448,7 +484,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 30, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_geometry_agrees_with_plain_loops(geometry in any_geometry()) {
+    fn any_geometry_agrees_with_plain_loops(geometry in any_geometry(1)) {
+        check(geometry);
+    }
+
+    #[test]
+    fn any_geometry_with_stride_two_agrees_with_plain_loops(geometry in any_geometry(2)) {
         check(geometry);
     }
 }

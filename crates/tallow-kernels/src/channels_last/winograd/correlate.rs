@@ -10,6 +10,7 @@ use super::pack::{LINE, Packing};
 use super::products::Product;
 use super::tiles::{MAX_LANES, ToOutputs, ToPoints};
 use super::tiling::Tiling;
+use super::transform::Sizes;
 use crate::parallel;
 use crate::shared::SharedMut;
 use crate::workspace::Workspace;
@@ -32,13 +33,15 @@ const SHARED_POINTS: usize = 2 * 1024 * 1024;
 /// Columns that a task multiplies with at a time, at most.
 const GROUP: usize = 64;
 
-/// A stride-1 correlation of images with packed 3x3 filters.
+/// A correlation of images with packed 3x3 filters, or the transpose of one.
 pub(super) struct Correlation<'a> {
     pub(super) packing: Packing,
-    pub(super) tiling: Tiling,
+    /// Tiles of `source`.
+    pub(super) inputs: Tiling,
+    /// The same tiles, of what is written.
+    pub(super) outputs: Tiling,
     pub(super) source: &'a [f32],
     pub(super) packed: &'a [f32],
-    pub(super) out_size: [usize; 2],
     pub(super) finish: Finish<'a>,
 }
 
@@ -82,8 +85,8 @@ impl Correlation<'_> {
     }
 
     fn plan(&self) -> Plan {
-        let tiles = self.tiling.count();
-        let tile_points = self.packing.tile.points() * self.row();
+        let tiles = self.inputs.count();
+        let tile_points = self.sizes().point_planes() * self.row();
         let columns = self.packing.columns;
         let block = (PRIVATE_POINTS / tile_points).min(PRIVATE_TILES[1]) / 6 * 6;
         if block >= PRIVATE_TILES[0] && tiles >= 8 * block {
@@ -100,7 +103,7 @@ impl Correlation<'_> {
             };
         }
         let mut panels = (GROUP / columns).max(1);
-        let block = PRIVATE_PRODUCTS / (self.packing.tile.points() * GROUP);
+        let block = PRIVATE_PRODUCTS / (self.sizes().point_planes() * GROUP);
         let blocks = tiles.div_ceil(block);
         while panels > 1 && self.packing.panels().div_ceil(panels) * blocks < 16 {
             panels /= 2;
@@ -116,7 +119,7 @@ impl Correlation<'_> {
 
     /// Every task takes a block of tiles from inputs to outputs.
     fn run_private(&self, plan: &Plan, zeros: &[f32], out: SharedMut, workspace: &Workspace) {
-        let tiles = self.tiling.count();
+        let tiles = self.inputs.count();
         let groups = self.packing.panels().div_ceil(plan.panels);
         parallel::for_each(tiles.div_ceil(plan.tiles), 1, (), |block, ()| {
             let first = block * plan.tiles;
@@ -134,9 +137,9 @@ impl Correlation<'_> {
 
     /// Tasks find the points of many tiles together, then take blocks of tiles and channels.
     fn run_shared(&self, plan: &Plan, zeros: &[f32], out: SharedMut, workspace: &Workspace) {
-        let tiles = self.tiling.count();
+        let tiles = self.inputs.count();
         let groups = self.packing.panels().div_ceil(plan.panels);
-        let grain = parallel::grain(self.packing.tile.points() * self.row());
+        let grain = parallel::grain(self.sizes().point_planes() * self.row());
         let mut values = workspace.take(self.points_len(plan));
         for first in (0..tiles).step_by(plan.points) {
             let points = self.points(plan, first, &mut values);
@@ -155,13 +158,17 @@ impl Correlation<'_> {
         }
     }
 
+    fn sizes(&self) -> &'static Sizes {
+        &self.packing.algorithm.sizes
+    }
+
     /// Floats of a tile at a point: the channels, rounded up to whole registers.
     fn row(&self) -> usize {
         self.packing.depth.next_multiple_of(MAX_LANES)
     }
 
     fn points_len(&self, plan: &Plan) -> usize {
-        self.packing.tile.points() * (plan.points * self.row() + LINE)
+        self.sizes().point_planes() * (plan.points * self.row() + LINE)
     }
 
     fn points<'a>(&self, plan: &Plan, first: usize, values: &'a mut [f32]) -> Points<'a> {
@@ -175,17 +182,18 @@ impl Correlation<'_> {
 
     /// Finds the points of a tile.
     fn transform(&self, tile: usize, points: Points, zeros: &[f32]) {
-        let size = self.packing.tile;
-        let len = (size.points() - 1) * points.plane + points.row;
+        let sizes = self.sizes();
+        let len = (sizes.point_planes() - 1) * points.plane + points.row;
         let args = ToPoints {
-            pixels: self.tiling.pixels(tile, size.extent(), self.source, zeros),
+            pixels: &self.inputs.pixels(tile, sizes.inputs, self.source, zeros),
             first: 0,
             channels: self.packing.depth,
             out: points.values.at((tile - points.first) * points.row, len),
             plane: points.plane,
         };
-        // SAFETY: `current` is a level of this CPU, pixels and points hold all channels, and no two tiles share points.
-        unsafe { (Kernels::current().tile(size).input)(&args) };
+        // SAFETY: the algorithm is of a level of this CPU, pixels and points hold all channels, and no two tiles share
+        // points.
+        unsafe { (self.packing.algorithm.input)(&args) };
     }
 
     /// Multiplies a block of tiles with a group of panels, and transforms the products to outputs.
@@ -203,26 +211,29 @@ impl Correlation<'_> {
         let panels = plan.panels.min(packing.panels() - first);
         let row = panels * packing.columns;
         let plane = block.len() * row + LINE;
-        let mut products = workspace.take(packing.tile.points() * plane);
+        let sizes = self.sizes();
+        let mut products = workspace.take(sizes.point_planes() * plane);
         let packed = &self.packed[first * packing.panel()..][..panels * packing.panel()];
         let kernels = Kernels::current();
         let from = (block.start - points.first) * points.row;
-        for point in 0..packing.tile.points() {
-            let len = (block.len() - 1) * points.row + packing.depth;
-            let args = Product {
-                rows: block.len(),
-                depth: packing.depth,
-                panels,
-                a: points.values.at(point * points.plane + from, len),
-                a_stride: points.row,
-                b: packed[point * packing.plane()..].as_ptr(),
-                b_panel: packing.panel(),
-                out: products[point * plane..][..plane].as_mut_ptr(),
-                out_stride: row,
-            };
-            // SAFETY: `current` is a level of this CPU; the operands hold all rows and columns, and nobody writes to
-            // points now.
-            unsafe { (kernels.product)(&args) };
+        let len = (block.len() - 1) * points.row + packing.depth;
+        for weight in 0..sizes.weight_planes() {
+            for point in sizes.sharing(weight) {
+                let args = Product {
+                    rows: block.len(),
+                    depth: packing.depth,
+                    panels,
+                    a: points.values.at(point * points.plane + from, len),
+                    a_stride: points.row,
+                    b: packed[weight * packing.plane()..].as_ptr(),
+                    b_panel: packing.panel(),
+                    out: products[point * plane..][..plane].as_mut_ptr(),
+                    out_stride: row,
+                };
+                // SAFETY: `current` is a level of this CPU; the operands hold all rows and columns, and nobody writes
+                // to points now.
+                unsafe { (kernels.product)(&args) };
+            }
         }
         for (index, tile) in block.enumerate() {
             let column = first * packing.columns;
@@ -244,13 +255,11 @@ impl Correlation<'_> {
         channels: std::ops::Range<usize>,
         out: SharedMut,
     ) {
-        let size = self.packing.tile;
-        let [height, width] = self.out_size;
-        let (image, [row, column]) = self.tiling.place(tile);
-        let rows = size.outputs().min(height - row);
-        let columns = size.outputs().min(width - column);
+        let tile = self.outputs.inside(tile, self.sizes().outputs);
+        let [rows, columns] = [0, 1].map(|axis| tile.end[axis] - tile.first[axis]);
+        let width = self.outputs.width();
         let pixel = self.packing.channels;
-        let start = ((image * height + row) * width + column) * pixel + channels.start;
+        let start = tile.pixel * pixel + channels.start;
         let len = ((rows - 1) * width + columns - 1) * pixel + channels.len();
         let null = std::ptr::null();
         let args = ToOutputs {
@@ -271,10 +280,11 @@ impl Correlation<'_> {
                 .clamp
                 .unwrap_or([f32::NEG_INFINITY, f32::INFINITY]),
             strides: [width * pixel, pixel],
-            size: [rows, columns],
+            first: tile.first,
+            end: tile.end,
         };
-        // SAFETY: `current` is a level of this CPU; products hold whole registers, the outputs were just checked, and
+        // SAFETY: the algorithm is of a level of this CPU; products hold whole registers, the outputs were just checked, and
         // no two tasks share any.
-        unsafe { (Kernels::current().tile(size).output)(&args) };
+        unsafe { (self.packing.algorithm.output)(&args) };
     }
 }

@@ -1,10 +1,12 @@
 //! The innermost functions, each compiled for every SIMD level, and the table that picks one.
 
-use super::Tile;
 use super::products::{CHUNK, Product, Reduction, product_tile, reduction_tile, tile_rows};
+use super::strided::{StridedFour, StridedTwo, TransposedFour, TransposedTwo};
 use super::tiles::{self, ToOutputs, ToPoints};
-use super::transform::{Four, Transform, Two};
+use super::transform::{Four, Gradient, Sizes, Transform, Two};
 use super::weights::{self, Pack, Unpack};
+use super::{Direction, Tile};
+use crate::conv::Conv2dGeometry;
 use crate::registers::Lanes;
 use crate::simd::{Level, level};
 
@@ -20,16 +22,33 @@ pub(super) struct Kernels {
     four: TileKernels,
 }
 
-/// One level's transforms for one size of tile.
-pub(super) struct TileKernels {
+/// One level's algorithms for one size of tile.
+struct TileKernels {
+    stride_one: Correlate,
+    stride_two: Correlate,
+    /// The data gradient of stride 2; that of stride 1 is a correlation with stride 1.
+    transposed: Correlate,
+    gradients: [WeightGradients; 2],
+}
+
+/// An algorithm for correlations.
+pub(super) struct Correlate {
+    pub(super) sizes: Sizes,
     /// From inputs to points.
     pub(super) input: unsafe fn(&ToPoints),
-    /// From gradients of outputs to points.
-    pub(super) gradient: unsafe fn(&ToPoints),
     /// From points to outputs.
     pub(super) output: unsafe fn(&ToOutputs),
     /// From filters to points.
     pub(super) pack: unsafe fn(&Pack),
+}
+
+/// An algorithm for gradients of weights.
+pub(super) struct WeightGradients {
+    pub(super) sizes: Sizes,
+    /// From inputs to points.
+    pub(super) input: unsafe fn(&ToPoints),
+    /// From gradients of outputs to points.
+    pub(super) gradient: unsafe fn(&ToPoints),
     /// From points to gradients of filters.
     pub(super) unpack: unsafe fn(&Unpack),
 }
@@ -46,8 +65,32 @@ impl Kernels {
         }
     }
 
-    /// The transforms for a size of tile.
-    pub(super) fn tile(&self, tile: Tile) -> &TileKernels {
+    /// The algorithm for a direction.
+    pub(super) fn correlate(
+        &self,
+        geometry: &Conv2dGeometry,
+        direction: Direction,
+        tile: Tile,
+    ) -> &Correlate {
+        let tile = self.tile(tile);
+        match direction {
+            _ if geometry.stride == [1, 1] => &tile.stride_one,
+            Direction::Forward => &tile.stride_two,
+            Direction::BackwardInput => &tile.transposed,
+        }
+    }
+
+    /// The algorithm for the gradient of weights.
+    pub(super) fn weight_gradients(
+        &self,
+        geometry: &Conv2dGeometry,
+        tile: Tile,
+    ) -> &WeightGradients {
+        let [one, two] = &self.tile(tile).gradients;
+        if geometry.stride == [1, 1] { one } else { two }
+    }
+
+    fn tile(&self, tile: Tile) -> &TileKernels {
         match tile {
             Tile::Two => &self.two,
             Tile::Four => &self.four,
@@ -69,48 +112,66 @@ macro_rules! compile {
                 columns: COLUMNS,
                 product,
                 reduction,
-                two: tile::<Two>(),
-                four: tile::<Four>(),
+                two: TileKernels {
+                    stride_one: correlate::<Two, 4>(),
+                    stride_two: correlate::<StridedTwo, 5>(),
+                    transposed: correlate::<TransposedTwo, 5>(),
+                    gradients: [gradients::<Two, 4>(), gradients::<StridedTwo, 5>()],
+                },
+                four: TileKernels {
+                    stride_one: correlate::<Four, 6>(),
+                    stride_two: correlate::<StridedFour, 9>(),
+                    transposed: correlate::<TransposedFour, 9>(),
+                    gradients: [gradients::<Four, 6>(), gradients::<StridedFour, 9>()],
+                },
             };
 
-            const fn tile<T: Transform>() -> TileKernels {
-                TileKernels {
-                    input: input::<T>,
-                    gradient: gradient::<T>,
-                    output: output::<T>,
-                    pack: pack::<T>,
-                    unpack: unpack::<T>,
+            const fn correlate<T: Transform<N>, const N: usize>() -> Correlate {
+                Correlate {
+                    sizes: T::SIZES,
+                    input: input::<T, N>,
+                    output: output::<T, N>,
+                    pack: pack::<T, N>,
+                }
+            }
+
+            const fn gradients<T: Gradient<N>, const N: usize>() -> WeightGradients {
+                WeightGradients {
+                    sizes: T::SIZES,
+                    input: input::<T, N>,
+                    gradient: gradient::<T, N>,
+                    unpack: unpack::<T, N>,
                 }
             }
 
             $(#[$features])?
-            unsafe fn input<T: Transform>(args: &ToPoints) {
+            unsafe fn input<T: Transform<N>, const N: usize>(args: &ToPoints) {
                 // SAFETY: as the caller promises.
-                unsafe { tiles::input::<L, T>(args) }
+                unsafe { tiles::input::<L, T, N>(args) }
             }
 
             $(#[$features])?
-            unsafe fn gradient<T: Transform>(args: &ToPoints) {
+            unsafe fn gradient<T: Gradient<N>, const N: usize>(args: &ToPoints) {
                 // SAFETY: as the caller promises.
-                unsafe { tiles::gradient::<L, T>(args) }
+                unsafe { tiles::gradient::<L, T, N>(args) }
             }
 
             $(#[$features])?
-            unsafe fn output<T: Transform>(args: &ToOutputs) {
+            unsafe fn output<T: Transform<N>, const N: usize>(args: &ToOutputs) {
                 // SAFETY: as the caller promises.
-                unsafe { tiles::output::<L, T>(args) }
+                unsafe { tiles::output::<L, T, N>(args) }
             }
 
             $(#[$features])?
-            unsafe fn pack<T: Transform>(args: &Pack) {
+            unsafe fn pack<T: Transform<N>, const N: usize>(args: &Pack) {
                 // SAFETY: as the caller promises.
-                unsafe { weights::pack::<L, T>(args, COLUMNS) }
+                unsafe { weights::pack::<L, T, N>(args, COLUMNS) }
             }
 
             $(#[$features])?
-            unsafe fn unpack<T: Transform>(args: &Unpack) {
+            unsafe fn unpack<T: Gradient<N>, const N: usize>(args: &Unpack) {
                 // SAFETY: as the caller promises.
-                unsafe { weights::unpack::<L, T>(args) }
+                unsafe { weights::unpack::<L, T, N>(args) }
             }
 
             $(#[$features])?

@@ -24,6 +24,7 @@ mod correlate;
 mod kernels;
 mod pack;
 mod products;
+mod strided;
 mod tiles;
 mod tiling;
 mod transform;
@@ -34,9 +35,10 @@ use crate::conv::Conv2dGeometry;
 use crate::error::{Error, Result, check_len};
 use crate::workspace::Workspace;
 use correlate::Correlation;
+use kernels::Kernels;
 use pack::Packing;
 use tiling::Tiling;
-use transform::Transform;
+use transform::Sizes;
 use weight_gradient::WeightGradient;
 
 pub use super::conv::{Direction, Finish};
@@ -50,26 +52,6 @@ pub enum Tile {
     Four,
 }
 
-impl Tile {
-    /// Rows and columns of outputs.
-    fn outputs(self) -> usize {
-        match self {
-            Self::Two => transform::Two::OUTPUTS,
-            Self::Four => transform::Four::OUTPUTS,
-        }
-    }
-
-    /// Rows and columns of inputs, and of points.
-    fn extent(self) -> usize {
-        self.outputs() + 2
-    }
-
-    /// Points, each a product of matrices.
-    fn points(self) -> usize {
-        self.extent() * self.extent()
-    }
-}
-
 /// Whether the algorithm can compute a convolution: 3x3, stride 1, dilation 1, one group, padding of at most 2.
 ///
 /// ```
@@ -78,12 +60,13 @@ impl Tile {
 ///
 /// let body = Conv2dGeometry::new(8, 64, [56, 56], 64, [3, 3], [1, 1], [1, 1], [1, 1], 1)?;
 /// assert!(winograd::suits(&body));
-/// assert!(!winograd::suits(&Conv2dGeometry { stride: [2, 2], ..body }));
+/// assert!(winograd::suits(&Conv2dGeometry { stride: [2, 2], ..body }));
+/// assert!(!winograd::suits(&Conv2dGeometry { stride: [1, 2], ..body }));
 /// # Ok::<(), tallow_kernels::Error>(())
 /// ```
 pub fn suits(geometry: &Conv2dGeometry) -> bool {
     geometry.kernel == [3, 3]
-        && geometry.stride == [1, 1]
+        && matches!(geometry.stride, [1, 1] | [2, 2])
         && geometry.dilation == [1, 1]
         && geometry.groups == 1
         && geometry.padding.iter().all(|&padding| padding <= 2)
@@ -163,12 +146,13 @@ pub fn forward(
     if let Some(residual) = finish.residual {
         check_len(KERNEL, "residual", residual, y.len())?;
     }
+    let [inputs, outputs] = forward_tilings(geometry, &packing.algorithm.sizes);
     let correlation = Correlation {
         packing,
-        tiling: tiling(geometry, Direction::Forward, tile),
+        inputs,
+        outputs,
         source: x,
         packed,
-        out_size: geometry.out_size(),
         finish: *finish,
     };
     correlation.run(y, workspace);
@@ -200,12 +184,13 @@ pub fn backward_input(
     if let Some(add) = add {
         check_len(KERNEL, "add", add, dx.len())?;
     }
+    let [inputs, outputs] = backward_tilings(geometry, &packing.algorithm.sizes);
     let correlation = Correlation {
         packing,
-        tiling: tiling(geometry, Direction::BackwardInput, tile),
+        inputs,
+        outputs,
         source: dy,
         packed,
-        out_size: geometry.in_size,
         finish: Finish {
             residual: add,
             ..Finish::default()
@@ -234,11 +219,12 @@ pub fn backward_weight(
     check_len(KERNEL, "x", x, input_len(geometry))?;
     check_len(KERNEL, "dy", dy, output_len(geometry))?;
     check_len(KERNEL, "dw", dw, weight_len(geometry))?;
-    let out_size = geometry.out_size();
+    let algorithm = Kernels::current().weight_gradients(geometry, tile);
+    let [inputs, outputs] = forward_tilings(geometry, &algorithm.sizes);
     let gradient = WeightGradient {
-        tile,
-        inputs: tiling(geometry, Direction::Forward, tile),
-        outputs: Tiling::new(geometry.batch, out_size, out_size, tile.outputs(), [0, 0]),
+        algorithm,
+        inputs,
+        outputs,
         x,
         dy,
         channels: geometry.in_channels,
@@ -248,14 +234,42 @@ pub fn backward_weight(
     Ok(())
 }
 
-/// The tiles that a direction reads.
-fn tiling(geometry: &Conv2dGeometry, direction: Direction, tile: Tile) -> Tiling {
-    let (inputs, outputs) = (geometry.in_size, geometry.out_size());
-    let (read, written, before) = match direction {
-        Direction::Forward => (inputs, outputs, geometry.padding),
-        Direction::BackwardInput => (outputs, inputs, geometry.padding.map(|padding| 2 - padding)),
-    };
-    Tiling::new(geometry.batch, read, written, tile.outputs(), before)
+/// The tiles of a convolution's input and output.
+fn forward_tilings(geometry: &Conv2dGeometry, sizes: &Sizes) -> [Tiling; 2] {
+    let (batch, out_size) = (geometry.batch, geometry.out_size());
+    let tiles = out_size.map(|size| size.div_ceil(sizes.outputs));
+    let step = geometry.stride[0] * sizes.outputs;
+    [
+        Tiling::new(batch, geometry.in_size, tiles, step, geometry.padding),
+        Tiling::new(batch, out_size, tiles, sizes.outputs, [0, 0]),
+    ]
+}
+
+/// The tiles of a convolution's output and input, read and written for the gradient.
+fn backward_tilings(geometry: &Conv2dGeometry, sizes: &Sizes) -> [Tiling; 2] {
+    let stride = geometry.stride[0];
+    // With stride 2, tiles start at odd pixels of the padded image.
+    let written_before = geometry.padding.map(|padding| match stride {
+        1 => 0,
+        _ => (padding + 1) % 2,
+    });
+    let read_before = geometry.padding.map(|padding| match stride {
+        1 => 2 - padding,
+        _ => usize::from(padding == 0),
+    });
+    let tiles =
+        [0, 1].map(|axis| (geometry.in_size[axis] + written_before[axis]).div_ceil(sizes.outputs));
+    let (batch, step) = (geometry.batch, sizes.outputs / stride);
+    [
+        Tiling::new(batch, geometry.out_size(), tiles, step, read_before),
+        Tiling::new(
+            batch,
+            geometry.in_size,
+            tiles,
+            sizes.outputs,
+            written_before,
+        ),
+    ]
 }
 
 fn input_len(geometry: &Conv2dGeometry) -> usize {
@@ -281,7 +295,7 @@ fn check_geometry(kernel: &'static str, geometry: &Conv2dGeometry) -> Result<()>
         kernel,
         problem: format!(
             "kernel {:?}, stride {:?}, dilation {:?}, padding {:?} and {} groups, but Winograd's algorithm is for \
-             kernel [3, 3], stride [1, 1], dilation [1, 1], padding of at most 2 and one group; use the direct \
+             kernel [3, 3], stride [1, 1] or [2, 2], dilation [1, 1], padding of at most 2 and one group; use the direct \
              convolution",
             geometry.kernel, geometry.stride, geometry.dilation, geometry.padding, geometry.groups
         ),

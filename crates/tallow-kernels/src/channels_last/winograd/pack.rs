@@ -1,6 +1,6 @@
 //! Packed weights: where they lie, and the tasks that make them.
 
-use super::kernels::Kernels;
+use super::kernels::{Correlate, Kernels};
 use super::weights::{PACK_ROWS, Pack, TAPS};
 use super::{Direction, Tile};
 use crate::conv::Conv2dGeometry;
@@ -11,9 +11,9 @@ use crate::shared::SharedMut;
 pub(super) const LINE: usize = 16;
 
 /// Packed weights `[panel][point][depth][columns]`.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(super) struct Packing {
-    pub(super) tile: Tile,
+    pub(super) algorithm: &'static Correlate,
     direction: Direction,
     /// Channels that are summed over.
     pub(super) depth: usize,
@@ -29,17 +29,23 @@ impl Packing {
             Direction::Forward => (geometry.in_channels, geometry.out_channels),
             Direction::BackwardInput => (geometry.out_channels, geometry.in_channels),
         };
+        let kernels = Kernels::current();
         Self {
-            tile,
+            algorithm: kernels.correlate(geometry, direction, tile),
             direction,
             depth,
             channels,
-            columns: Kernels::current().columns,
+            columns: kernels.columns,
         }
     }
 
     pub(super) fn panels(&self) -> usize {
         self.channels.div_ceil(self.columns)
+    }
+
+    /// Points of a filter.
+    fn planes(&self) -> usize {
+        self.algorithm.sizes.weight_planes()
     }
 
     /// Floats from one point of a panel to the next.
@@ -49,7 +55,7 @@ impl Packing {
 
     /// Floats of a panel.
     pub(super) fn panel(&self) -> usize {
-        self.tile.points() * self.plane()
+        self.planes() * self.plane()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -59,7 +65,7 @@ impl Packing {
     pub(super) fn pack(&self, w: &[f32], packed: &mut [f32]) {
         let packed = SharedMut::new(packed);
         let chunks = self.depth.div_ceil(PACK_ROWS);
-        let grain = parallel::grain(self.tile.points() * PACK_ROWS * self.columns);
+        let grain = parallel::grain(self.planes() * PACK_ROWS * self.columns);
         let panels = self.panels();
         let items = panels * chunks;
         parallel::for_each(items, grain, 0..items, |_, range| {
@@ -76,7 +82,6 @@ impl Packing {
 
     /// Packs rows `first..` of a panel.
     fn pack_chunk(&self, w: &[f32], panel: usize, first: usize, packed: SharedMut) {
-        let kernels = Kernels::current().tile(self.tile);
         let column = panel * self.columns;
         let rows = PACK_ROWS.min(self.depth - first);
         let columns = self.columns.min(self.channels - column);
@@ -87,7 +92,7 @@ impl Packing {
         let start = first * strides[0] + column * strides[1];
         let end = start + (rows - 1) * strides[0] + (columns - 1) * strides[1] + TAPS;
         let (plane, from) = (self.plane(), panel * self.panel() + first * self.columns);
-        let len = (self.tile.points() - 1) * plane + rows * self.columns;
+        let len = (self.planes() - 1) * plane + rows * self.columns;
         let args = Pack {
             weights: w[start..end].as_ptr(),
             strides,
@@ -97,7 +102,7 @@ impl Packing {
             out: packed.at(from, len),
             plane,
         };
-        // SAFETY: `current` is a level of this CPU; both ranges were just checked, and no two chunks share elements.
-        unsafe { (kernels.pack)(&args) };
+        // SAFETY: the algorithm is of a level of this CPU; both ranges were just checked, and no two chunks share elements.
+        unsafe { (self.algorithm.pack)(&args) };
     }
 }

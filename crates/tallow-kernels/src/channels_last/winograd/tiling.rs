@@ -2,7 +2,7 @@
 
 use super::tiles::MAX_PIXELS;
 
-/// Images `[images, height, width, channels]`, covered by tiles that are read `extent` pixels wide every `step`.
+/// Images `[images, height, width, channels]`, with tiles that start every `step` pixels.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tiling {
     images: usize,
@@ -15,19 +15,28 @@ pub(super) struct Tiling {
     before: [usize; 2],
 }
 
+/// The part of a tile that lies in its image.
+pub(super) struct Inside {
+    /// The first pixel, counted from the first of all images.
+    pub(super) pixel: usize,
+    /// Its row and column in the tile.
+    pub(super) first: [usize; 2],
+    /// The row and column after the last.
+    pub(super) end: [usize; 2],
+}
+
 impl Tiling {
-    /// Tiles of `step` outputs each, for outputs of the given size.
     pub(super) fn new(
         images: usize,
         size: [usize; 2],
-        outputs: [usize; 2],
+        tiles: [usize; 2],
         step: usize,
         before: [usize; 2],
     ) -> Self {
         Self {
             images,
             size,
-            tiles: outputs.map(|outputs| outputs.div_ceil(step)),
+            tiles,
             step,
             before,
         }
@@ -38,14 +47,33 @@ impl Tiling {
         self.images * self.tiles[0] * self.tiles[1]
     }
 
-    /// The image of a tile, and the row and column of its first output.
-    pub(super) fn place(&self, tile: usize) -> (usize, [usize; 2]) {
+    /// Columns of an image.
+    pub(super) fn width(&self) -> usize {
+        self.size[1]
+    }
+
+    /// The image of a tile, and the row and column where it starts, counted from where the first tile does.
+    fn place(&self, tile: usize) -> (usize, [usize; 2]) {
         let [down, across] = self.tiles;
         let (image, rest) = (tile / (down * across), tile % (down * across));
         (
             image,
             [rest / across * self.step, rest % across * self.step],
         )
+    }
+
+    /// The pixels that exist of a tile of `extent` rows and columns, at least one of which does.
+    pub(super) fn inside(&self, tile: usize, extent: usize) -> Inside {
+        let (image, start) = self.place(tile);
+        let first = [0, 1].map(|axis| self.before[axis].saturating_sub(start[axis]));
+        let end = [0, 1].map(|axis| extent.min(self.size[axis] + self.before[axis] - start[axis]));
+        let [row, column] = [0, 1].map(|axis| start[axis] + first[axis] - self.before[axis]);
+        let [height, width] = self.size;
+        Inside {
+            pixel: (image * height + row) * width + column,
+            first,
+            end,
+        }
     }
 
     /// The pixels of a tile of `extent` rows and columns, in `source` or, outside the image, in `zeros`.

@@ -1,4 +1,4 @@
-//! The one-dimensional transforms of the two algorithms; a tile's transform is one of them down, then across.
+//! The one-dimensional transforms of the algorithms for stride 1; a tile's transform is one of them down, then across.
 //!
 //! A convolution of `N` pixels with three weights is a product of polynomials, found from its values at `N - 1`
 //! points and at infinity (Toom and Cook; Winograd, "Arithmetic complexity of computations", 1980; Lavin and Gray,
@@ -8,86 +8,135 @@
 use crate::registers::Lanes;
 use std::f32::consts::{FRAC_1_SQRT_2, SQRT_2};
 
-/// Largest tile of the input.
-pub(super) const MAX_EXTENT: usize = 6;
-
-/// One algorithm. Arrays hold as many values as the matrix has rows or columns, then anything.
+/// One algorithm for correlations. Arrays of `N` hold as many values as the matrix has rows or columns, then anything.
 ///
 /// # Safety
 /// As for [`Lanes`]: the CPU must have the level.
-pub(super) trait Transform {
-    /// Outputs of a tile, in one dimension.
-    const OUTPUTS: usize;
-    /// Inputs of a tile, and points: `OUTPUTS + 2`.
-    const POINTS: usize;
+pub(super) trait Transform<const N: usize> {
+    const SIZES: Sizes;
 
     /// `Bᵀ`, from inputs to points.
-    unsafe fn input<L: Lanes>(x: [L::Vector; 6]) -> [L::Vector; 6];
+    unsafe fn input<L: Lanes>(x: [L::Vector; N]) -> [L::Vector; N];
     /// `Aᵀ`, from points to outputs.
-    unsafe fn output<L: Lanes>(m: [L::Vector; 6]) -> [L::Vector; 6];
+    unsafe fn output<L: Lanes>(m: [L::Vector; N]) -> [L::Vector; N];
+    /// `G`, from three weights to weights at points.
+    unsafe fn weight<L: Lanes>(w: [L::Vector; N]) -> [L::Vector; N];
+}
+
+/// The rest of what an algorithm for gradients of weights needs.
+///
+/// # Safety
+/// As for [`Lanes`]: the CPU must have the level.
+pub(super) trait Gradient<const N: usize>: Transform<N> {
     /// `A`, from gradients of the outputs to points.
-    unsafe fn gradient<L: Lanes>(dy: [L::Vector; 6]) -> [L::Vector; 6];
-    /// `G`, from three weights to points.
-    unsafe fn weight<L: Lanes>(w: [L::Vector; 6]) -> [L::Vector; 6];
-    /// `Gᵀ`, from points to gradients of three weights.
-    unsafe fn weight_gradient<L: Lanes>(m: [L::Vector; 6]) -> [L::Vector; 6];
+    unsafe fn gradient<L: Lanes>(dy: [L::Vector; N]) -> [L::Vector; N];
+    /// `Gᵀ`, from sums of products at points to gradients of three weights.
+    unsafe fn weight_gradient<L: Lanes>(m: [L::Vector; N]) -> [L::Vector; N];
+}
+
+/// Numbers of values, each in one dimension.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sizes {
+    /// Inputs of a tile.
+    pub(super) inputs: usize,
+    /// Outputs of a tile.
+    pub(super) outputs: usize,
+    /// Points, each a product of matrices.
+    pub(super) points: usize,
+    /// Points that differ in their weights: those from the last of them on have the same.
+    pub(super) weights: usize,
+}
+
+impl Sizes {
+    /// Points of a tile.
+    pub(super) fn point_planes(&self) -> usize {
+        self.points * self.points
+    }
+
+    /// Points of a filter.
+    pub(super) fn weight_planes(&self) -> usize {
+        self.weights * self.weights
+    }
+
+    /// The points of a tile that meet one of the points of a filter.
+    pub(super) fn sharing(&self, weight_plane: usize) -> impl Iterator<Item = usize> + use<> {
+        let Self {
+            points, weights, ..
+        } = *self;
+        let sharing = move |weight: usize| {
+            let end = if weight + 1 < weights {
+                weight + 1
+            } else {
+                points
+            };
+            weight..end
+        };
+        let (i, j) = (weight_plane / weights, weight_plane % weights);
+        sharing(i).flat_map(move |i| sharing(j).map(move |j| i * points + j))
+    }
 }
 
 /// F(2, 3): the points 0, 1, -1 and infinity.
 pub(super) struct Two;
 
-impl Transform for Two {
-    const OUTPUTS: usize = 2;
-    const POINTS: usize = 4;
+impl Transform<4> for Two {
+    const SIZES: Sizes = Sizes {
+        inputs: 4,
+        outputs: 2,
+        points: 4,
+        weights: 4,
+    };
 
     #[inline(always)]
-    unsafe fn input<L: Lanes>(x: [L::Vector; 6]) -> [L::Vector; 6] {
+    unsafe fn input<L: Lanes>(x: [L::Vector; 4]) -> [L::Vector; 4] {
         // SAFETY: the caller has the level.
         unsafe {
-            let [a, b, c, d, ..] = x;
-            [L::sub(a, c), L::add(b, c), L::sub(c, b), L::sub(d, b), a, a]
+            let [a, b, c, d] = x;
+            [L::sub(a, c), L::add(b, c), L::sub(c, b), L::sub(d, b)]
         }
     }
 
     #[inline(always)]
-    unsafe fn output<L: Lanes>(m: [L::Vector; 6]) -> [L::Vector; 6] {
+    unsafe fn output<L: Lanes>(m: [L::Vector; 4]) -> [L::Vector; 4] {
         // SAFETY: the caller has the level.
         unsafe {
-            let [a, b, c, d, ..] = m;
+            let [a, b, c, d] = m;
             let (sum, difference) = (L::add(b, c), L::sub(b, c));
-            [L::add(a, sum), L::add(difference, d), a, a, a, a]
+            [L::add(a, sum), L::add(difference, d), a, a]
         }
     }
 
     #[inline(always)]
-    unsafe fn gradient<L: Lanes>(dy: [L::Vector; 6]) -> [L::Vector; 6] {
+    unsafe fn weight<L: Lanes>(w: [L::Vector; 4]) -> [L::Vector; 4] {
+        // SAFETY: the caller has the level.
+        unsafe {
+            let [a, b, c, _] = w;
+            let half = L::splat(0.5);
+            let (even, odd) = (L::mul(L::add(a, c), half), L::mul(b, half));
+            [a, L::add(even, odd), L::sub(even, odd), c]
+        }
+    }
+}
+
+impl Gradient<4> for Two {
+    #[inline(always)]
+    unsafe fn gradient<L: Lanes>(dy: [L::Vector; 4]) -> [L::Vector; 4] {
         // SAFETY: the caller has the level.
         unsafe {
             let [a, b, ..] = dy;
-            [a, L::add(a, b), L::sub(a, b), b, a, a]
+            [a, L::add(a, b), L::sub(a, b), b]
         }
     }
 
     #[inline(always)]
-    unsafe fn weight<L: Lanes>(w: [L::Vector; 6]) -> [L::Vector; 6] {
+    unsafe fn weight_gradient<L: Lanes>(m: [L::Vector; 4]) -> [L::Vector; 4] {
         // SAFETY: the caller has the level.
         unsafe {
-            let [a, b, c, ..] = w;
-            let half = L::splat(0.5);
-            let (even, odd) = (L::mul(L::add(a, c), half), L::mul(b, half));
-            [a, L::add(even, odd), L::sub(even, odd), c, a, a]
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn weight_gradient<L: Lanes>(m: [L::Vector; 6]) -> [L::Vector; 6] {
-        // SAFETY: the caller has the level.
-        unsafe {
-            let [a, b, c, d, ..] = m;
+            let [a, b, c, d] = m;
             let half = L::splat(0.5);
             let even = L::mul(L::add(b, c), half);
             let odd = L::mul(L::sub(b, c), half);
-            [L::add(a, even), odd, L::add(even, d), a, a, a]
+            [L::add(a, even), odd, L::add(even, d), a]
         }
     }
 }
@@ -97,9 +146,13 @@ impl Transform for Two {
 /// Their powers stay closer to 1 than those of the usual 0, ±1, ±2: the largest error is a fifth.
 pub(super) struct Four;
 
-impl Transform for Four {
-    const OUTPUTS: usize = 4;
-    const POINTS: usize = 6;
+impl Transform<6> for Four {
+    const SIZES: Sizes = Sizes {
+        inputs: 6,
+        outputs: 4,
+        points: 6,
+        weights: 6,
+    };
 
     #[inline(always)]
     unsafe fn input<L: Lanes>(x: [L::Vector; 6]) -> [L::Vector; 6] {
@@ -146,6 +199,26 @@ impl Transform for Four {
     }
 
     #[inline(always)]
+    unsafe fn weight<L: Lanes>(w: [L::Vector; 6]) -> [L::Vector; 6] {
+        // SAFETY: the caller has the level.
+        unsafe {
+            let scale = -2.0 / 3.0;
+            let even = L::mul(L::multiply_add(w[2], L::splat(0.5), w[0]), L::splat(scale));
+            let factor = scale * FRAC_1_SQRT_2;
+            let small = L::multiply_add(w[1], L::splat(factor), even);
+            let minus_small = L::multiply_add(w[1], L::splat(-factor), even);
+            let scale = 1.0 / 6.0;
+            let even = L::mul(L::multiply_add(w[2], L::splat(2.0), w[0]), L::splat(scale));
+            let factor = scale * SQRT_2;
+            let large = L::multiply_add(w[1], L::splat(factor), even);
+            let minus_large = L::multiply_add(w[1], L::splat(-factor), even);
+            [w[0], small, minus_small, large, minus_large, w[2]]
+        }
+    }
+}
+
+impl Gradient<6> for Four {
+    #[inline(always)]
     unsafe fn gradient<L: Lanes>(dy: [L::Vector; 6]) -> [L::Vector; 6] {
         // SAFETY: the caller has the level.
         unsafe {
@@ -164,24 +237,6 @@ impl Transform for Four {
             let large = L::multiply_add(odd, L::splat(SQRT_2), even);
             let minus_large = L::multiply_add(odd, L::splat(-SQRT_2), even);
             [dy[0], small, minus_small, large, minus_large, dy[3]]
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn weight<L: Lanes>(w: [L::Vector; 6]) -> [L::Vector; 6] {
-        // SAFETY: the caller has the level.
-        unsafe {
-            let scale = -2.0 / 3.0;
-            let even = L::mul(L::multiply_add(w[2], L::splat(0.5), w[0]), L::splat(scale));
-            let factor = scale * FRAC_1_SQRT_2;
-            let small = L::multiply_add(w[1], L::splat(factor), even);
-            let minus_small = L::multiply_add(w[1], L::splat(-factor), even);
-            let scale = 1.0 / 6.0;
-            let even = L::mul(L::multiply_add(w[2], L::splat(2.0), w[0]), L::splat(scale));
-            let factor = scale * SQRT_2;
-            let large = L::multiply_add(w[1], L::splat(factor), even);
-            let minus_large = L::multiply_add(w[1], L::splat(-factor), even);
-            [w[0], small, minus_small, large, minus_large, w[2]]
         }
     }
 

@@ -4,12 +4,12 @@
 //! joined. With more channels the points of many tiles are found first; then each task sums a block of filters and
 //! channels over all of them. Sums are added up in chunks, each from zero, which keeps their error small.
 
-use super::Tile;
-use super::kernels::Kernels;
+use super::kernels::{Kernels, WeightGradients};
 use super::pack::LINE;
 use super::products::Reduction;
 use super::tiles::{MAX_PIXELS, ToPoints};
 use super::tiling::Tiling;
+use super::transform::Sizes;
 use super::weights::{TAPS, Unpack};
 use crate::parallel;
 use crate::shared::SharedMut;
@@ -35,7 +35,7 @@ const RANGE_BLOCK: usize = 32;
 
 /// The gradient with respect to 3x3 filters.
 pub(super) struct WeightGradient<'a> {
-    pub(super) tile: Tile,
+    pub(super) algorithm: &'static WeightGradients,
     /// Tiles of `x`.
     pub(super) inputs: Tiling,
     /// The same tiles, of `dy`.
@@ -119,7 +119,7 @@ impl WeightGradient<'_> {
         let mut zeros = workspace.take(self.channels.max(self.filters));
         zeros.fill(0.0);
         let all = self.all();
-        let ranges = (RANGE_SUMS / (self.tile.points() * all.plane)).min(tiles / RANGE_TILES);
+        let ranges = (RANGE_SUMS / (self.weight_planes() * all.plane)).min(tiles / RANGE_TILES);
         if ranges > 1 {
             self.run_ranges(&all, ranges.min(MOST_RANGES), &zeros, dw, workspace);
         } else {
@@ -139,7 +139,7 @@ impl WeightGradient<'_> {
         let tiles = self.inputs.count();
         let range = tiles.div_ceil(ranges);
         let ranges = tiles.div_ceil(range);
-        let sums_len = self.tile.points() * all.plane;
+        let sums_len = self.weight_planes() * all.plane;
         let mut sums = workspace.take(ranges * sums_len);
         let data = parallel::rows(&mut sums[..], sums_len);
         parallel::for_each(ranges, 1, data, |index, sums| {
@@ -164,7 +164,7 @@ impl WeightGradient<'_> {
                 group..self.filters.min(group + LINE),
                 panel * columns..self.channels.min((panel + 1) * columns),
             );
-            let mut joined = workspace.take(self.tile.points() * part.plane);
+            let mut joined = workspace.take(self.weight_planes() * part.plane);
             let first = (panel * self.filters + group) * columns;
             self.join(&part, &sums, (first, all.plane), &mut joined);
             self.store(&part, &joined, dw);
@@ -175,7 +175,7 @@ impl WeightGradient<'_> {
     fn join(&self, part: &Part, sums: &[f32], (first, plane): (usize, usize), joined: &mut [f32]) {
         joined.fill(0.0);
         let len = part.plane - LINE;
-        for sums in sums.chunks_exact(self.tile.points() * plane) {
+        for sums in sums.chunks_exact(self.weight_planes() * plane) {
             let planes = sums.chunks_exact(plane);
             for (joined, sums) in joined.chunks_exact_mut(part.plane).zip(planes) {
                 for (joined, sum) in joined.iter_mut().zip(&sums[first..][..len]) {
@@ -188,8 +188,7 @@ impl WeightGradient<'_> {
     /// The points of many tiles are found together; then every task sums some of the filters and channels.
     fn run_parts(&self, zeros: &[f32], dw: &mut [f32], workspace: &Workspace) {
         let tiles = self.inputs.count();
-        let points = self.tile.points();
-        let tile_points = points * (self.channels + self.filters);
+        let tile_points = self.algorithm.sizes.point_planes() * (self.channels + self.filters);
         let most = (SHARED_POINTS / tile_points).max(1);
         // Rounds of equal length, of whole chunks where there are several.
         let rounds = tiles.div_ceil(most);
@@ -202,7 +201,7 @@ impl WeightGradient<'_> {
         let layouts = self.layouts(round);
         let mut values = self.take_points(layouts, workspace);
         let parts = self.parts();
-        let part_len = points * (BLOCK[0] * BLOCK[1] + LINE);
+        let part_len = self.weight_planes() * (BLOCK[0] * BLOCK[1] + LINE);
         let mut sums = workspace.take(if several { parts * part_len } else { 0 });
         let (sums, dw) = (SharedMut::new(&mut sums), SharedMut::new(dw));
         for first in (0..tiles).step_by(round) {
@@ -241,7 +240,12 @@ impl WeightGradient<'_> {
 
     /// Room for the points of inputs and gradients.
     fn take_points<'w>(&self, layouts: [Layout; 2], workspace: &'w Workspace) -> [Scratch<'w>; 2] {
-        layouts.map(|layout| workspace.take(self.tile.points() * layout.plane()))
+        layouts.map(|layout| workspace.take(self.algorithm.sizes.point_planes() * layout.plane()))
+    }
+
+    /// Points of a filter.
+    fn weight_planes(&self) -> usize {
+        self.algorithm.sizes.weight_planes()
     }
 
     fn parts(&self) -> usize {
@@ -263,24 +267,26 @@ impl WeightGradient<'_> {
 
     /// Finds the points of inputs and gradients, those of tile `first` at the start.
     fn transform(&self, tiles: Range<usize>, first: usize, points: Points, zeros: &[f32]) {
-        let kernels = Kernels::current().tile(self.tile);
+        let algorithm = self.algorithm;
         let (x_zeros, dy_zeros) = (&zeros[..self.channels], &zeros[..self.filters]);
-        let (extent, outputs) = (self.tile.extent(), self.tile.outputs());
+        let Sizes {
+            inputs, outputs, ..
+        } = algorithm.sizes;
         let [x, dy] = points.layouts;
         let [x_points, dy_points] = points.values;
         for tile in tiles {
-            let pixels = self.inputs.pixels(tile, extent, self.x, x_zeros);
+            let pixels = self.inputs.pixels(tile, inputs, self.x, x_zeros);
             self.transform_tile(
-                kernels.input,
-                pixels,
+                algorithm.input,
+                &pixels,
                 self.channels,
                 tile - first,
                 (x, x_points),
             );
             let pixels = self.outputs.pixels(tile, outputs, self.dy, dy_zeros);
             self.transform_tile(
-                kernels.gradient,
-                pixels,
+                algorithm.gradient,
+                &pixels,
                 self.filters,
                 tile - first,
                 (dy, dy_points),
@@ -292,13 +298,13 @@ impl WeightGradient<'_> {
     fn transform_tile(
         &self,
         kernel: unsafe fn(&ToPoints),
-        pixels: [*const f32; MAX_PIXELS],
+        pixels: &[*const f32; MAX_PIXELS],
         channels: usize,
         index: usize,
         (layout, points): (Layout, SharedMut),
     ) {
         let plane = layout.plane();
-        let len = (self.tile.points() - 1) * plane + layout.width;
+        let len = (self.algorithm.sizes.point_planes() - 1) * plane + layout.width;
         let mut args = ToPoints {
             pixels,
             first: 0,
@@ -310,7 +316,7 @@ impl WeightGradient<'_> {
             args.first = block * layout.width;
             args.channels = layout.width.min(channels - args.first);
             args.out = points.at(block * layout.block() + index * layout.width, len);
-            // SAFETY: `current` is a level of this CPU, pixels and points hold all channels, and no two tiles share
+            // SAFETY: the kernel is of a level of this CPU, pixels and points hold all channels, and no two tiles share
             // points.
             unsafe { kernel(&args) };
         }
@@ -318,11 +324,15 @@ impl WeightGradient<'_> {
 
     /// Adds up a part's products over tiles.
     fn sum(&self, part: &Part, points: Points, tiles: usize, add: bool, sums: &mut [f32]) {
-        for point in 0..self.tile.points() {
-            let sums = &mut sums[point * part.plane..][..part.plane];
-            for first in (0..tiles).step_by(CHUNK) {
-                let chunk = first..tiles.min(first + CHUNK);
-                self.sum_chunk(part, points, point, chunk, add || first > 0, sums);
+        for weight in 0..self.weight_planes() {
+            let sums = &mut sums[weight * part.plane..][..part.plane];
+            let mut add = add;
+            for point in self.algorithm.sizes.sharing(weight) {
+                for first in (0..tiles).step_by(CHUNK) {
+                    let chunk = first..tiles.min(first + CHUNK);
+                    self.sum_chunk(part, points, point, chunk, add, sums);
+                    add = true;
+                }
             }
         }
     }
@@ -375,23 +385,22 @@ impl WeightGradient<'_> {
 
     /// Transforms a part's sums to gradients of its filters.
     fn store(&self, part: &Part, sums: &[f32], dw: SharedMut) {
-        let kernels = Kernels::current();
-        let columns = kernels.columns;
+        let columns = Kernels::current().columns;
         for panel in 0..part.panels {
             let first = part.channels.start + panel * columns;
             let channels = columns.min(part.channels.end - first);
             for (index, filter) in part.filters.clone().enumerate() {
                 let from = (panel * part.filters.len() + index) * columns;
-                let len = (self.tile.points() - 1) * part.plane + columns;
+                let len = (self.weight_planes() - 1) * part.plane + columns;
                 let args = Unpack {
                     sums: sums[from..][..len].as_ptr(),
                     plane: part.plane,
                     filters: channels,
                     out: dw.at((filter * self.channels + first) * TAPS, channels * TAPS),
                 };
-                // SAFETY: `current` is a level of this CPU; sums and gradients were just checked to hold all channels,
+                // SAFETY: the algorithm is of a level of this CPU; sums and gradients were just checked to hold all channels,
                 // and no two parts share gradients.
-                unsafe { (kernels.tile(self.tile).unpack)(&args) };
+                unsafe { (self.algorithm.unpack)(&args) };
             }
         }
     }

@@ -5,8 +5,8 @@
     reason = "indices are those of the formulas"
 )]
 
-use super::tiles::{MAX_LANES, Square, Weight, WeightGradient, down};
-use super::transform::Transform;
+use super::tiles::{MAX_LANES, Middle, Square, Weight, WeightGradient, down};
+use super::transform::{Gradient, Transform};
 use crate::registers::Lanes;
 use std::mem::MaybeUninit;
 
@@ -79,7 +79,7 @@ unsafe fn transpose<L: Lanes>(
 }
 
 #[inline(always)]
-pub(super) unsafe fn pack<L: Lanes, T: Transform>(args: &Pack, panel: usize) {
+pub(super) unsafe fn pack<L: Lanes, T: Transform<N>, const N: usize>(args: &Pack, panel: usize) {
     let mut taps = [const { MaybeUninit::<f32>::uninit() }; PACK_ROWS * TAPS * MAX_COLUMNS];
     let taps = taps.as_mut_ptr().cast::<f32>();
     let [row_stride, column_stride] = args.strides;
@@ -106,7 +106,7 @@ pub(super) unsafe fn pack<L: Lanes, T: Transform>(args: &Pack, panel: usize) {
             for column in (0..panel).step_by(L::COUNT) {
                 let filter = taps.add(row * TAPS * panel + column);
                 let out = args.out.add(row * panel + column);
-                pack_registers::<L, T>((filter, panel), args.flip, (out, args.plane));
+                pack_registers::<L, T, N>((filter, panel), args.flip, (out, args.plane));
             }
         }
     }
@@ -114,7 +114,7 @@ pub(super) unsafe fn pack<L: Lanes, T: Transform>(args: &Pack, panel: usize) {
 
 /// One register of filters.
 #[inline(always)]
-unsafe fn pack_registers<L: Lanes, T: Transform>(
+unsafe fn pack_registers<L: Lanes, T: Transform<N>, const N: usize>(
     (filter, stride): (*const f32, usize),
     flip: bool,
     (out, plane): (*mut f32, usize),
@@ -122,21 +122,22 @@ unsafe fn pack_registers<L: Lanes, T: Transform>(
     // SAFETY: as the caller promises.
     unsafe {
         let middle = if flip {
-            down!(L, Weight<T>, tap => L::load(filter.add((TAPS - 1 - tap) * stride)))
+            down!(L, Weight<T>, N, tap => L::load(filter.add((TAPS - 1 - tap) * stride)))
         } else {
-            down!(L, Weight<T>, tap => L::load(filter.add(tap * stride)))
+            down!(L, Weight<T>, N, tap => L::load(filter.add(tap * stride)))
         };
-        for i in 0..T::POINTS {
-            let row = T::weight::<L>(middle[i]);
-            for j in 0..T::POINTS {
-                L::store(out.add((i * T::POINTS + j) * plane), row[j]);
+        let points = T::SIZES.weights;
+        for i in 0..points {
+            let row = middle.across::<L, Weight<T>>(i);
+            for j in 0..points {
+                L::store(out.add((i * points + j) * plane), row[j]);
             }
         }
     }
 }
 
 #[inline(always)]
-pub(super) unsafe fn unpack<L: Lanes, T: Transform>(args: &Unpack) {
+pub(super) unsafe fn unpack<L: Lanes, T: Gradient<N>, const N: usize>(args: &Unpack) {
     let mut taps = [0.0f32; TAPS * MAX_LANES];
     let taps = taps.as_mut_ptr();
     // SAFETY: as the caller promises.
@@ -144,9 +145,9 @@ pub(super) unsafe fn unpack<L: Lanes, T: Transform>(args: &Unpack) {
         for first in (0..args.filters).step_by(L::COUNT) {
             let sums = args.sums.add(first);
             let middle =
-                down!(L, WeightGradient<T>, point => L::load(sums.add(point * args.plane)));
+                down!(L, WeightGradient<T>, N, point => L::load(sums.add(point * args.plane)));
             for i in 0..3 {
-                let row = T::weight_gradient::<L>(middle[i]);
+                let row = middle.across::<L, WeightGradient<T>>(i);
                 for j in 0..3 {
                     L::store(taps.add((i * 3 + j) * L::COUNT), row[j]);
                 }
