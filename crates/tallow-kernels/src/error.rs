@@ -63,7 +63,7 @@ pub enum Error {
         bound: usize,
     },
     /// A SIMD level that isn't one of the known names.
-    #[error("`{found}` is no SIMD level: use portable, avx2 or avx512")]
+    #[error("`{found}` is no SIMD level: use portable, avx2, avx512 or avx512bf16")]
     UnknownLevel {
         /// The name given.
         found: String,

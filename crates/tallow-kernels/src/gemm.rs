@@ -329,7 +329,8 @@ unsafe fn multiply(
     }
 }
 
-fn check(batch: usize, steps: BatchSteps, args: &GemmArgs<'_>) -> Result<()> {
+/// Checks that the matrices lie in their slices, and that elements of `c` have places of their own.
+pub(crate) fn check(batch: usize, steps: BatchSteps, args: &GemmArgs<'_>) -> Result<()> {
     const KERNEL: &str = "gemm";
     let (m, n, k) = (args.m, args.n, args.k);
     let a = [(batch, steps.a), (m, args.a_rs), (k, args.a_cs)];

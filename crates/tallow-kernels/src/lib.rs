@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod activation;
+pub mod bf16;
 pub mod broadcast;
 mod channels;
 pub mod channels_last;

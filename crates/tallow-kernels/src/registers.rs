@@ -125,7 +125,7 @@ impl Lanes for Portable {
 }
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) use x86::{Avx2, Avx512};
+pub(crate) use x86::{Avx2, Avx512, Avx512Bf16};
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
@@ -137,6 +137,21 @@ mod x86 {
 
     /// AVX-512 F.
     pub(crate) struct Avx512;
+
+    /// As [`Avx512`], but a product is one of pairs: see [`dot`].
+    pub(crate) struct Avx512Bf16;
+
+    /// Adds both products of two pairs of bfloat16 to a float, lane by lane; `a` and `b` hold a pair in the place of each
+    /// float.
+    #[inline(always)]
+    unsafe fn dot(a: arch::__m512, b: arch::__m512, sum: arch::__m512) -> arch::__m512 {
+        // SAFETY: the caller promises that the CPU has the instruction; registers of one size, any bits of which are valid.
+        unsafe {
+            let a = std::mem::transmute::<arch::__m512, arch::__m512bh>(a);
+            let b = std::mem::transmute::<arch::__m512, arch::__m512bh>(b);
+            arch::_mm512_dpbf16_ps(sum, a, b)
+        }
+    }
 
     /// As [`Lanes::transpose_8x8`], in AVX2 registers.
     #[inline(always)]
@@ -174,7 +189,7 @@ mod x86 {
 
     macro_rules! lanes {
         ($level:ty, $count:literal, $vector:ty, $splat:ident, $load:ident, $store:ident,
-         $add:ident, $sub:ident, $mul:ident, $multiply_add:ident, $max:ident, $min:ident) => {
+         $add:ident, $sub:ident, $mul:ident, $multiply_add:path, $max:ident, $min:ident) => {
             impl Lanes for $level {
                 const COUNT: usize = $count;
                 type Vector = $vector;
@@ -218,7 +233,7 @@ mod x86 {
                 #[inline(always)]
                 unsafe fn multiply_add(a: $vector, b: $vector, c: $vector) -> $vector {
                     // SAFETY: the caller promises that the CPU has the instruction.
-                    unsafe { arch::$multiply_add(a, b, c) }
+                    unsafe { $multiply_add(a, b, c) }
                 }
 
                 #[inline(always)]
@@ -240,7 +255,7 @@ mod x86 {
                     to: *mut f32,
                     to_stride: usize,
                 ) {
-                    // SAFETY: both levels have AVX2; the pointers are as the caller promises.
+                    // SAFETY: all levels here have AVX2; the pointers are as the caller promises.
                     unsafe { transpose_8x8(from, from_stride, to, to_stride) }
                 }
             }
@@ -257,7 +272,7 @@ mod x86 {
         _mm256_add_ps,
         _mm256_sub_ps,
         _mm256_mul_ps,
-        _mm256_fmadd_ps,
+        arch::_mm256_fmadd_ps,
         _mm256_max_ps,
         _mm256_min_ps
     );
@@ -271,7 +286,21 @@ mod x86 {
         _mm512_add_ps,
         _mm512_sub_ps,
         _mm512_mul_ps,
-        _mm512_fmadd_ps,
+        arch::_mm512_fmadd_ps,
+        _mm512_max_ps,
+        _mm512_min_ps
+    );
+    lanes!(
+        Avx512Bf16,
+        16,
+        arch::__m512,
+        _mm512_set1_ps,
+        _mm512_loadu_ps,
+        _mm512_storeu_ps,
+        _mm512_add_ps,
+        _mm512_sub_ps,
+        _mm512_mul_ps,
+        dot,
         _mm512_max_ps,
         _mm512_min_ps
     );

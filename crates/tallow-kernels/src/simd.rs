@@ -1,6 +1,7 @@
 //! Which vector instructions to use: found out once at run time, capped by `TALLOW_SIMD`.
 //!
-//! One binary holds every kernel three times: for any CPU, for AVX2 with FMA, and for AVX-512.
+//! One binary holds every kernel three times: for any CPU, for AVX2 with FMA, and for AVX-512; the products of
+//! bfloat16 operands a fourth time, for AVX-512's instructions on them.
 //! Kernels are written once, as plain loops that the compiler vectorises; the `dispatch!` macro
 //! compiles the loop under each set of target features and picks one a call.
 //!
@@ -10,7 +11,8 @@
 //! [`Level::Avx512`] round a product and the sum it goes into once (FMA), [`Level::Portable`]
 //! rounds twice. The memory-bound kernels of this crate add in sixteen fixed partial sums at
 //! every level, so for them AVX2 and AVX-512 agree to the bit; matrix products and convolutions
-//! choose their blocking by level and may differ in the last bits.
+//! choose their blocking by level and may differ in the last bits. [`Level::Avx512Bf16`] is [`Level::Avx512`] to the
+//! bit, except for products that are asked for in bfloat16.
 
 mod isa;
 #[cfg(target_arch = "x86_64")]
@@ -35,6 +37,8 @@ pub enum Level {
     Avx2,
     /// AVX-512 F, BW, DQ and VL: 16 floats a register.
     Avx512,
+    /// As [`Level::Avx512`], and AVX-512 BF16: dot products of pairs of [`bfloat16`](crate::bf16).
+    Avx512Bf16,
 }
 
 impl Level {
@@ -48,6 +52,9 @@ impl Level {
                 && is_x86_feature_detected!("avx512bw")
                 && is_x86_feature_detected!("avx512dq")
                 && is_x86_feature_detected!("avx512vl");
+            if avx512 && is_x86_feature_detected!("avx512bf16") {
+                return Self::Avx512Bf16;
+            }
             if avx512 {
                 return Self::Avx512;
             }
@@ -61,13 +68,14 @@ impl Level {
     /// Every level that this CPU can run, [`Level::Portable`] first.
     pub fn available() -> impl Iterator<Item = Self> {
         let best = Self::detected();
-        [Self::Portable, Self::Avx2, Self::Avx512]
+        [Self::Portable, Self::Avx2, Self::Avx512, Self::Avx512Bf16]
             .into_iter()
             .filter(move |&level| level <= best)
     }
 
     fn from_byte(byte: u8) -> Self {
         match byte {
+            3 => Self::Avx512Bf16,
             2 => Self::Avx512,
             1 => Self::Avx2,
             _ => Self::Portable,
@@ -81,6 +89,7 @@ impl fmt::Display for Level {
             Self::Portable => "portable",
             Self::Avx2 => "avx2",
             Self::Avx512 => "avx512",
+            Self::Avx512Bf16 => "avx512bf16",
         })
     }
 }
@@ -93,6 +102,7 @@ impl FromStr for Level {
             "portable" => Ok(Self::Portable),
             "avx2" => Ok(Self::Avx2),
             "avx512" => Ok(Self::Avx512),
+            "avx512bf16" => Ok(Self::Avx512Bf16),
             _ => Err(Error::UnknownLevel {
                 found: name.to_owned(),
             }),
@@ -109,8 +119,8 @@ static DEFAULT: OnceLock<Level> = OnceLock::new();
 /// The cap that `TALLOW_SIMD` sets, if it is set.
 ///
 /// # Errors
-/// [`Error::UnknownLevel`] where the variable holds another word than `portable`, `avx2` or
-/// `avx512`. [`level`] ignores such a word; a program that wants to report it asks here.
+/// [`Error::UnknownLevel`] where the variable holds another word than `portable`, `avx2`,
+/// `avx512` or `avx512bf16`. [`level`] ignores such a word; a program that wants to report it asks here.
 pub fn environment_cap() -> Result<Option<Level>> {
     std::env::var_os("TALLOW_SIMD")
         .map(|name| name.to_string_lossy().parse())
@@ -184,7 +194,9 @@ macro_rules! dispatch {
             match $crate::simd::level() {
                 // SAFETY: `level` is never above what the CPU was found to have.
                 #[cfg(target_arch = "x86_64")]
-                $crate::simd::Level::Avx512 => unsafe { avx512::<$($generic),*>($($arg),*) },
+                $crate::simd::Level::Avx512 | $crate::simd::Level::Avx512Bf16 => unsafe {
+                    avx512::<$($generic),*>($($arg),*)
+                },
                 // SAFETY: as above.
                 #[cfg(target_arch = "x86_64")]
                 $crate::simd::Level::Avx2 => unsafe { avx2::<$($generic),*>($($arg),*) },

@@ -4,7 +4,11 @@
 //! [`Reduction`] multiplies columns of activations with rows of gradients and sums over pixels.
 //! Accumulators start at zero and meet the output once, at the end: the error of a long sum then grows with the
 //! number of blocks rather than with the number of terms.
+//!
+//! Rows and panels hold floats, or in their places pairs of bfloat16 ([`Micro::pairs`]), of which both products go into
+//! a sum.
 
+use crate::bf16;
 use crate::registers::Lanes;
 use crate::simd::{Level, level};
 
@@ -12,91 +16,105 @@ use crate::simd::{Level, level};
 /// [`Micro::columns`].
 ///
 /// Every pointer must be valid for what its field says, `out` rows and rows of `finish` for `columns` floats.
-pub(super) struct Product {
+pub(crate) struct Product {
     /// Kernel taps: how many rows of activations go into a row of the output.
-    pub(super) taps: usize,
+    pub(crate) taps: usize,
     /// Channels of a tap.
-    pub(super) depth: usize,
+    pub(crate) depth: usize,
     /// `[taps][rows_stride]` pointers to `depth` floats each; the tile takes the first ones of every tap.
-    pub(super) rows: *const *const f32,
+    pub(crate) rows: *const *const f32,
     /// Pointers from one tap to the next.
-    pub(super) rows_stride: usize,
+    pub(crate) rows_stride: usize,
     /// `[taps][depth][Micro::columns]`, all columns there.
-    pub(super) b: *const f32,
+    pub(crate) b: *const f32,
     /// Pointers to the rows of the tile.
-    pub(super) out: *const *mut f32,
+    pub(crate) out: *const *mut f32,
     /// Columns to write, at most [`Micro::columns`].
-    pub(super) columns: usize,
+    pub(crate) columns: usize,
     /// Add to what `out` holds.
-    pub(super) accumulate: bool,
+    pub(crate) accumulate: bool,
     /// What to do with the sums before they are stored.
-    pub(super) finish: Option<Finish>,
+    pub(crate) finish: Option<Finish>,
 }
 
 /// `clamp(sum + bias + residual, low, high)`.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Finish {
+pub(crate) struct Finish {
     /// A number a column, or null.
-    pub(super) bias: *const f32,
+    pub(crate) bias: *const f32,
     /// Pointers to rows, as many as the tile's, or null.
-    pub(super) residual: *const *const f32,
+    pub(crate) residual: *const *const f32,
     /// At least this; minus infinity for no bound.
-    pub(super) low: f32,
+    pub(crate) low: f32,
     /// At most this; infinity for no bound.
-    pub(super) high: f32,
+    pub(crate) high: f32,
 }
 
 /// `out[i][j] (+)= sum over p of rows[p][offset + i] * b[p][j]` for a tile of rows by [`Micro::columns`].
 ///
+/// Of a kernel of pairs, `rows` hold single bfloat16, and a row of `b` the pairs of two pixels' numbers, the last one with
+/// zeros where `depth` is odd.
+///
 /// Every pointer must be valid for what its field says.
-pub(super) struct Reduction {
+pub(crate) struct Reduction {
     /// Pixels to sum over.
-    pub(super) depth: usize,
-    /// `[depth]` pointers to rows of activations, of which the tile reads floats from `offset` on.
-    pub(super) rows: *const *const f32,
+    pub(crate) depth: usize,
+    /// `[depth]` pointers to rows of activations, of which the tile reads numbers from `offset` on.
+    pub(crate) rows: *const *const f32,
     /// Where in the rows the tile starts.
-    pub(super) offset: usize,
-    /// `depth` rows, all [`Micro::columns`] there.
-    pub(super) b: *const f32,
+    pub(crate) offset: usize,
+    /// `depth` rows, or half as many of pairs, all [`Micro::columns`] there.
+    pub(crate) b: *const f32,
     /// Floats from one row of `b` to the next.
-    pub(super) b_stride: usize,
+    pub(crate) b_stride: usize,
     /// The tile's rows, all [`Micro::columns`] there.
-    pub(super) out: *mut f32,
+    pub(crate) out: *mut f32,
     /// Floats from one row of `out` to the next.
-    pub(super) out_stride: usize,
+    pub(crate) out_stride: usize,
     /// Add to what `out` holds.
-    pub(super) accumulate: bool,
+    pub(crate) accumulate: bool,
 }
 
 /// The most columns of any level's tile.
-pub(super) const MAX_COLUMNS: usize = 64;
+pub(crate) const MAX_COLUMNS: usize = 64;
 
 /// The most rows of any level's tile.
-pub(super) const MAX_ROWS: usize = 6;
+pub(crate) const MAX_ROWS: usize = 6;
 
 /// One level's micro-kernels and the tile that they are written for.
 ///
 /// The functions demand that the CPU has the level, which [`Micro::current`] sees to, and a number of rows between 1
 /// and the tile's.
-pub(super) struct Micro {
+pub(crate) struct Micro {
     /// Most rows of a tile.
-    pub(super) rows: usize,
+    pub(crate) rows: usize,
     /// Columns of a tile, and of a packed panel.
-    pub(super) columns: usize,
-    pub(super) product: unsafe fn(usize, &Product),
-    pub(super) reduction: unsafe fn(usize, &Reduction),
+    pub(crate) columns: usize,
+    /// Whether floats of rows and panels are pairs of bfloat16.
+    pub(crate) pairs: bool,
+    pub(crate) product: unsafe fn(usize, &Product),
+    pub(crate) reduction: unsafe fn(usize, &Reduction),
 }
 
 impl Micro {
     /// The kernels of the level in force.
-    pub(super) fn current() -> &'static Self {
+    pub(crate) fn current() -> &'static Self {
         match level() {
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => &avx512::MICRO,
+            Level::Avx512 | Level::Avx512Bf16 => &avx512::MICRO,
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => &avx2::MICRO,
             _ => &portable::MICRO,
         }
+    }
+
+    /// The kernels of the level in force for operands that were rounded to bfloat16: of pairs, where it has them.
+    pub(crate) fn bf16() -> &'static Self {
+        #[cfg(target_arch = "x86_64")]
+        if bf16::has_pairs() {
+            return &avx512_bf16::MICRO;
+        }
+        Self::current()
     }
 }
 
@@ -116,7 +134,7 @@ unsafe fn product<L: Lanes, const ROWS: usize, const VECTORS: usize>(args: &Prod
                 *row = *table.add(i);
             }
             for k in 0..args.depth {
-                multiply_step::<L, ROWS, VECTORS>(&mut sums, b, |i| rows[i].add(k));
+                multiply_step::<L, ROWS, VECTORS>(&mut sums, b, |i| *rows[i].add(k));
                 b = b.add(VECTORS * L::COUNT);
             }
         }
@@ -132,12 +150,12 @@ unsafe fn product<L: Lanes, const ROWS: usize, const VECTORS: usize>(args: &Prod
     }
 }
 
-/// One term of every sum of a tile: `sums[i][j] += *a(i) * b[j]`.
+/// One term of every sum of a tile: `sums[i][j] += a(i) * b[j]`.
 #[inline(always)]
 unsafe fn multiply_step<L: Lanes, const ROWS: usize, const VECTORS: usize>(
     sums: &mut [[L::Vector; VECTORS]; ROWS],
     b: *const f32,
-    a: impl Fn(usize) -> *const f32,
+    a: impl Fn(usize) -> f32,
 ) {
     // SAFETY: as the caller promises.
     unsafe {
@@ -146,7 +164,7 @@ unsafe fn multiply_step<L: Lanes, const ROWS: usize, const VECTORS: usize>(
             *column = L::load(b.add(j * L::COUNT));
         }
         for (i, sums) in sums.iter_mut().enumerate() {
-            let value = L::splat(*a(i));
+            let value = L::splat(a(i));
             for (sum, &column) in sums.iter_mut().zip(&columns) {
                 *sum = L::multiply_add(value, column, *sum);
             }
@@ -253,20 +271,61 @@ unsafe fn reduction<L: Lanes, const ROWS: usize, const VECTORS: usize>(args: &Re
         let mut b = args.b;
         for p in 0..args.depth {
             let row = (*args.rows.add(p)).add(args.offset);
-            multiply_step::<L, ROWS, VECTORS>(&mut sums, b, |i| row.add(i));
+            multiply_step::<L, ROWS, VECTORS>(&mut sums, b, |i| *row.add(i));
             b = b.add(args.b_stride);
         }
+        store_reduction::<L, ROWS, VECTORS>(&sums, args);
+    }
+}
+
+/// As [`reduction`], of pairs: a pixel's number and the next pixel's are brought together on the way into a register.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn reduction_of_pairs<L: Lanes, const ROWS: usize, const VECTORS: usize>(args: &Reduction) {
+    // SAFETY: the caller has the level, and the fields are valid for the tile.
+    unsafe {
+        let mut sums = [[L::splat(0.0); VECTORS]; ROWS];
+        for i in 0..ROWS {
+            prefetch_row::<L, VECTORS>(args.out.add(i * args.out_stride));
+        }
+        let row = |p: usize| (*args.rows.add(p)).cast::<u16>().add(args.offset);
+        let word = |low: u16, high: u16| f32::from_bits(u32::from(low) | u32::from(high) << 16);
+        let mut b = args.b;
+        for p in (1..args.depth).step_by(2) {
+            let (first, second) = (row(p - 1), row(p));
+            multiply_step::<L, ROWS, VECTORS>(&mut sums, b, |i| {
+                word(*first.add(i), *second.add(i))
+            });
+            b = b.add(args.b_stride);
+        }
+        if args.depth % 2 == 1 {
+            let last = row(args.depth - 1);
+            multiply_step::<L, ROWS, VECTORS>(&mut sums, b, |i| word(*last.add(i), 0));
+        }
+        store_reduction::<L, ROWS, VECTORS>(&sums, args);
+    }
+}
+
+/// Stores the sums of a reduction.
+#[inline(always)]
+unsafe fn store_reduction<L: Lanes, const ROWS: usize, const VECTORS: usize>(
+    sums: &[[L::Vector; VECTORS]; ROWS],
+    args: &Reduction,
+) {
+    // SAFETY: as the caller promises.
+    unsafe {
         let mut out = [std::ptr::null_mut(); ROWS];
         for (i, out) in out.iter_mut().enumerate() {
             *out = args.out.add(i * args.out_stride);
         }
-        store_tile::<L, ROWS, VECTORS>(&sums, &out, args.accumulate, None);
+        store_tile::<L, ROWS, VECTORS>(sums, &out, args.accumulate, None);
     }
 }
 
 /// Compiles the micro-kernels for one level, with a tile of `rows` by `vectors` registers.
 macro_rules! compile {
-    ($module:ident, $lanes:ident, rows: [$($row:literal)+], vectors: $vectors:literal, $(#[$features:meta])?) => {
+    ($module:ident, $lanes:ident, $reduction:ident, pairs: $pairs:literal, rows: [$($row:literal)+],
+     vectors: $vectors:literal, $(#[$features:meta])?) => {
         mod $module {
             use super::*;
             use crate::registers::$lanes as L;
@@ -275,9 +334,10 @@ macro_rules! compile {
             const COLUMNS: usize = $vectors * <L as Lanes>::COUNT;
             const _: () = assert!(ROWS <= MAX_ROWS && COLUMNS <= MAX_COLUMNS);
 
-            pub(super) static MICRO: Micro = Micro {
+            pub(crate) static MICRO: Micro = Micro {
                 rows: ROWS,
                 columns: COLUMNS,
+                pairs: $pairs,
                 product,
                 reduction,
             };
@@ -298,7 +358,7 @@ macro_rules! compile {
                 // SAFETY: as the caller promises.
                 unsafe {
                     match rows {
-                        $($row => super::reduction::<L, $row, $vectors>(args),)+
+                        $($row => super::$reduction::<L, $row, $vectors>(args),)+
                         _ => unreachable!("a tile has at most {ROWS} rows"),
                     }
                 }
@@ -307,17 +367,24 @@ macro_rules! compile {
     };
 }
 
-compile!(portable, Portable, rows: [1 2 3 4], vectors: 1,);
+compile!(portable, Portable, reduction, pairs: false, rows: [1 2 3 4], vectors: 1,);
 
 #[cfg(target_arch = "x86_64")]
 compile!(
-    avx2, Avx2, rows: [1 2 3 4 5 6], vectors: 2, #[target_feature(enable = "avx2,fma")]
+    avx2, Avx2, reduction, pairs: false, rows: [1 2 3 4 5 6], vectors: 2,
+    #[target_feature(enable = "avx2,fma")]
 );
 
 #[cfg(target_arch = "x86_64")]
 compile!(
-    avx512, Avx512, rows: [1 2 3 4 5 6], vectors: 4,
+    avx512, Avx512, reduction, pairs: false, rows: [1 2 3 4 5 6], vectors: 4,
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+);
+
+#[cfg(target_arch = "x86_64")]
+compile!(
+    avx512_bf16, Avx512Bf16, reduction_of_pairs, pairs: true, rows: [1 2 3 4 5 6], vectors: 4,
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")]
 );
 
 #[cfg(test)]

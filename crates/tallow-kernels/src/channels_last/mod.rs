@@ -18,7 +18,7 @@
 
 pub mod conv;
 pub mod layout;
-mod micro;
+pub(crate) mod micro;
 pub mod norm;
 pub mod pointwise;
 pub mod pool;

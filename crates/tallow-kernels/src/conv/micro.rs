@@ -110,7 +110,7 @@ impl Kernels {
     pub(super) fn current() -> &'static Self {
         match level() {
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => &avx512::KERNELS,
+            Level::Avx512 | Level::Avx512Bf16 => &avx512::KERNELS,
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => &avx2::KERNELS,
             _ => &portable::KERNELS,

@@ -9,7 +9,7 @@
 //! Forward and data gradient are both correlations (`correlation`): rows of the source, read where they lie through
 //! tables of pointers (`rows`), times packed weights (`pack`, `product`). The weight gradient sums over pixels instead
 //! (`weight_gradient`). Images of few channels, and small images of large batches, are copied first (`padded`,
-//! `interleaved`).
+//! `interleaved`). What an algorithm reads instead of the operands is a copy as well (`operands`).
 //!
 //! Another algorithm is another [`Algorithm`], and a branch in each function of this file.
 //!
@@ -21,6 +21,7 @@
 
 mod correlation;
 mod interleaved;
+mod operands;
 mod pack;
 mod padded;
 mod plan;
@@ -31,14 +32,15 @@ mod tiles;
 mod transpose;
 mod weight_gradient;
 
-use super::micro::Micro;
 use super::winograd::{self, Tile};
 use crate::conv::Conv2dGeometry;
 use crate::error::{Result, check_len};
 use crate::reduce;
 use crate::workspace::Workspace;
 use correlation::Correlations;
+use operands::Operands;
 use product::Pass;
+use weight_gradient::Gradient;
 
 /// How a convolution is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -48,6 +50,24 @@ pub enum Algorithm {
     Direct,
     /// [`winograd`], for geometries that [suit](winograd::suits) it.
     Winograd(Tile),
+    /// As [`Algorithm::Direct`], of operands that are [rounded](crate::bf16::round) to bfloat16; products are summed in
+    /// `f32`, to which bias, residual and addends are added as they are, and results are `f32`: the convolution of
+    /// `torch.autocast`, less the rounding of its result.
+    ///
+    /// Faster where the CPU has the instructions of [`Level::Avx512Bf16`](crate::simd::Level::Avx512Bf16). Elsewhere
+    /// rounding costs time, and only the numbers are those of training in bfloat16. See [`bf16`](crate::bf16) for what
+    /// differs between levels.
+    Bf16,
+}
+
+impl Algorithm {
+    /// What the kernels of this file read.
+    fn operands(self, geometry: &Conv2dGeometry, direction: Direction) -> Operands {
+        match self {
+            Self::Bf16 => Operands::bf16(geometry, direction),
+            _ => Operands::exact(geometry, direction),
+        }
+    }
 }
 
 /// What weights are packed for.
@@ -75,10 +95,11 @@ pub struct Finish<'a> {
 /// Length of the slice that [`pack`] fills. It depends on the SIMD level.
 pub fn packed_len(geometry: &Conv2dGeometry, direction: Direction, algorithm: Algorithm) -> usize {
     match algorithm {
-        Algorithm::Direct => {
-            Correlations::new(geometry, direction).packed_len(Micro::current().columns)
-        }
         Algorithm::Winograd(tile) => winograd::packed_len(geometry, direction, tile),
+        Algorithm::Direct | Algorithm::Bf16 => {
+            let operands = algorithm.operands(geometry, direction);
+            Correlations::new(&operands.geometry, direction).packed_len(operands.micro.columns)
+        }
     }
 }
 
@@ -109,7 +130,11 @@ pub fn pack(
         packed,
         packed_len(geometry, direction, algorithm),
     )?;
-    pack::pack(&Correlations::new(geometry, direction), w, packed);
+    let operands = algorithm.operands(geometry, direction);
+    let copy = operands.weights(w, Workspace::global())?;
+    let correlations = Correlations::new(&operands.geometry, direction);
+    let panel = operands.micro.columns;
+    pack::pack(&correlations, panel, copy.as_deref().unwrap_or(w), packed);
     Ok(())
 }
 
@@ -166,9 +191,13 @@ pub fn forward(
     if let Some(residual) = finish.residual {
         check_len(KERNEL, "residual", residual, sizes.output)?;
     }
-    padded::with_rows(geometry, x, workspace, |correlations, source| {
+    let operands = algorithm.operands(geometry, Direction::Forward);
+    let copy = operands.pixels(x, workspace)?;
+    let x = copy.as_deref().unwrap_or(x);
+    padded::with_rows(&operands.geometry, x, workspace, |correlations, source| {
         let pass = Pass {
             correlations,
+            micro: operands.micro,
             source,
             packed,
             finish: *finish,
@@ -210,7 +239,10 @@ pub fn backward_input(
     if let Some(add) = add {
         check_len(KERNEL, "add", add, sizes.input)?;
     }
-    let correlations = Correlations::new(geometry, Direction::BackwardInput);
+    let operands = algorithm.operands(geometry, Direction::BackwardInput);
+    let copy = operands.pixels(dy, workspace)?;
+    let dy = copy.as_deref().unwrap_or(dy);
+    let correlations = Correlations::new(&operands.geometry, Direction::BackwardInput);
     interleaved::with_rows(
         &correlations,
         dy,
@@ -219,6 +251,7 @@ pub fn backward_input(
         |source| {
             let pass = Pass {
                 correlations,
+                micro: operands.micro,
                 source,
                 packed,
                 finish: Finish {
@@ -258,8 +291,19 @@ pub fn backward_weight(
         dw.fill(0.0);
         return Ok(());
     }
-    padded::with_rows(geometry, x, workspace, |correlations, source| {
-        weight_gradient::run(&correlations, &source, dy, dw, workspace);
+    let operands = algorithm.operands(geometry, Direction::Forward);
+    let pixels = operands.pixels(x, workspace)?;
+    let gradient = operands.gradient(dy, workspace)?;
+    let x = pixels.as_deref().unwrap_or(x);
+    padded::with_rows(&operands.geometry, x, workspace, |correlations, source| {
+        let gradient = Gradient {
+            correlations: &correlations,
+            source: &source,
+            dy: gradient.as_deref().unwrap_or(dy),
+            micro: operands.micro,
+            channels: geometry.in_channels / geometry.groups,
+        };
+        weight_gradient::run(gradient, dw, workspace);
     });
     Ok(())
 }

@@ -6,7 +6,6 @@
 use super::Direction;
 use super::correlation::{Correlations, WeightStrides};
 use super::transpose::{SIDE, Square, transpose};
-use crate::channels_last::micro::Micro;
 use crate::parallel;
 use crate::shared::SharedMut;
 use crate::simd::{Isa, dispatch};
@@ -14,9 +13,8 @@ use crate::simd::{Isa, dispatch};
 /// Channels of a task.
 const CHANNELS: usize = 64;
 
-/// Packs all weights of a direction. Columns that don't exist are zero.
-pub(super) fn pack(correlations: &Correlations, w: &[f32], packed: &mut [f32]) {
-    let panel = Micro::current().columns;
+/// Packs all weights of a direction in panels of `panel` columns. Columns that don't exist are zero.
+pub(super) fn pack(correlations: &Correlations, panel: usize, w: &[f32], packed: &mut [f32]) {
     let strides = correlations.weight_strides();
     let panels = correlations.columns.div_ceil(panel);
     let blocks = correlations.depth.div_ceil(CHANNELS);

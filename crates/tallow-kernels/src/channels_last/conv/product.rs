@@ -21,6 +21,8 @@ const FEW_WEIGHTS: usize = 4 * 1024;
 /// A forward pass or a data gradient.
 pub(super) struct Pass<'a> {
     pub(super) correlations: Correlations,
+    /// The kernels that read what source and packed weights hold.
+    pub(super) micro: &'static Micro,
     pub(super) source: Source<'a>,
     pub(super) packed: &'a [f32],
     pub(super) finish: Finish<'a>,
@@ -31,7 +33,7 @@ pub(super) fn run(pass: &Pass<'_>, target: &mut [f32], workspace: &Workspace) {
     if target.is_empty() {
         return;
     }
-    let micro = Micro::current();
+    let micro = pass.micro;
     let correlations = &pass.correlations;
     let plan = Plan::new(correlations, pass.source.images_inner, micro);
     let mut zeros = workspace.take(correlations.depth);

@@ -3,6 +3,9 @@
 //! A task takes some channels under all taps, some columns (channels of `dy`) and a range of pixels, and sums into a
 //! matrix of its own, `[taps][channels][columns]`, block of pixels by block. Ranges of pixels are as many as give the
 //! threads work; `store` adds their matrices in order and brings them into the order of the weights.
+//!
+//! Where rows hold pairs of bfloat16 (of channels, as the other directions read them), channels are counted one by one all
+//! the same, and the micro-kernel pairs pixels: blocks and ranges of pixels are even, and copies of `dy` hold pairs.
 
 use std::ops::Range;
 
@@ -11,6 +14,7 @@ use super::plan::Plan;
 use super::rows::{Order, RowTable, Source};
 use super::store::{self, Strip};
 use super::transpose::SIDE;
+use crate::bf16;
 use crate::channels_last::micro::{Micro, Reduction};
 use crate::parallel;
 use crate::shared::SharedMut;
@@ -31,24 +35,39 @@ const TASKS: usize = 16;
 /// Pixels that are worth a matrix of their own.
 const FEWEST_PIXELS: usize = 512;
 
+/// A weight gradient.
+#[derive(Clone, Copy)]
+pub(super) struct Gradient<'a> {
+    pub(super) correlations: &'a Correlations,
+    pub(super) source: &'a Source<'a>,
+    pub(super) dy: &'a [f32],
+    /// The kernels that read what the source holds.
+    pub(super) micro: &'static Micro,
+    /// Channels of a group. Of pairs the source may have one more.
+    pub(super) channels: usize,
+}
+
+impl Gradient<'_> {
+    /// Numbers in a float of the source.
+    fn numbers(&self) -> usize {
+        if self.micro.pairs { 2 } else { 1 }
+    }
+
+    /// Channels of a group at a tap that rows hold; of a kernel's row, if that is one tap.
+    fn depth(&self) -> usize {
+        self.correlations.depth * self.numbers()
+    }
+}
+
 /// Computes all of `dw`, which is laid out as the geometry's weights.
-pub(super) fn run(
-    correlations: &Correlations,
-    source: &Source<'_>,
-    dy: &[f32],
-    dw: &mut [f32],
-    workspace: &Workspace,
-) {
-    let micro = Micro::current();
-    let cut = Cut::new(correlations, micro);
+pub(super) fn run(gradient: Gradient<'_>, dw: &mut [f32], workspace: &Workspace) {
+    let correlations = gradient.correlations;
+    let cut = Cut::new(&gradient);
     let mut zeros = workspace.take(correlations.depth);
     zeros.fill(0.0);
     let call = Call {
-        correlations,
+        gradient,
         correlation: correlations.get(0),
-        source,
-        dy,
-        micro,
         cut,
         zeros: &zeros,
         workspace,
@@ -95,10 +114,11 @@ struct Cut {
 }
 
 impl Cut {
-    fn new(correlations: &Correlations, micro: &Micro) -> Self {
+    fn new(gradient: &Gradient<'_>) -> Self {
+        let (correlations, micro) = (gradient.correlations, gradient.micro);
         let correlation = correlations.get(0);
         let taps = correlation.taps();
-        let depth = correlations.depth;
+        let depth = gradient.depth();
         let all_columns = correlations.columns.next_multiple_of(micro.columns);
         let columns = COLUMNS.next_multiple_of(micro.columns).min(all_columns);
         let most = (SUMS / (taps * columns)).max(1);
@@ -129,11 +149,8 @@ impl Cut {
 
 /// What all tasks of a call share.
 struct Call<'a> {
-    correlations: &'a Correlations,
+    gradient: Gradient<'a>,
     correlation: Correlation,
-    source: &'a Source<'a>,
-    dy: &'a [f32],
-    micro: &'static Micro,
     cut: Cut,
     zeros: &'a [f32],
     workspace: &'a Workspace,
@@ -154,17 +171,17 @@ impl Call<'_> {
         let (group, columns) = (rest / cut.column_blocks, rest % cut.column_blocks);
         Part {
             group,
-            channels: Plan::part(channels, cut.channels, self.correlations.depth),
-            columns: Plan::part(columns, cut.columns, self.correlations.columns),
+            channels: Plan::part(channels, cut.channels, self.gradient.depth()),
+            columns: Plan::part(columns, cut.columns, self.gradient.correlations.columns),
         }
     }
 
     /// Sums a matrix over a range of pixels.
     fn sum(&self, matrix: usize, range: usize, sums: &mut [f32]) {
         let part = self.part(matrix);
-        let total = self.correlation.grid() * self.correlations.images;
+        let total = self.correlation.grid() * self.gradient.correlations.images;
         let pixels = Plan::part(range, self.cut.pixels, total);
-        let len = if self.source.images_inner {
+        let len = if self.gradient.source.images_inner {
             SHORT_BLOCK
         } else {
             BLOCK
@@ -173,7 +190,11 @@ impl Call<'_> {
         sums.fill(0.0);
         for first in pixels.clone().step_by(len) {
             let block = first..pixels.end.min(first + len);
-            self.copy_gradients(&part, block.clone(), &mut gradients);
+            if self.gradient.micro.pairs {
+                self.copy_pairs(&part, block.clone(), &mut gradients);
+            } else {
+                self.copy_gradients(&part, block.clone(), &mut gradients);
+            }
             self.add_block(&part, block, &gradients, sums);
         }
     }
@@ -182,23 +203,31 @@ impl Call<'_> {
     fn store(&self, matrix: usize, strip: usize, sums: &[f32], dw: SharedMut<'_>) {
         let part = self.part(matrix);
         // Taps that were merged are counted as the kernel's again.
-        let merged = self.correlations.merged;
+        let Gradient {
+            correlations,
+            channels,
+            ..
+        } = self.gradient;
+        let merged = correlations.merged;
         let taps = self.correlation.taps() * merged;
-        let filter = self.correlations.depth / merged * taps;
+        let filter = channels * taps;
         let column = strip * SIDE;
         if column >= part.columns.len() {
             return;
         }
-        let row = part.group * self.correlations.columns + part.columns.start + column;
+        let row = part.group * correlations.columns + part.columns.start + column;
+        // Of pairs the last channel may be none.
+        let first = part.channels.start / merged;
+        let end = (part.channels.end / merged).min(channels);
         let strip = Strip {
             matrices: sums,
             taps,
             all_channels: self.cut.channels / merged,
-            channels: part.channels.len() / merged,
+            channels: end - first.min(end),
             width: self.cut.columns,
             column,
             columns: SIDE.min(part.columns.len() - column),
-            first: row * filter + part.channels.start / merged * taps,
+            first: row * filter + first * taps,
             filter,
         };
         store::store(strip, dw);
@@ -207,21 +236,18 @@ impl Call<'_> {
     fn order(&self) -> Order {
         Order {
             grid: [self.correlation.axes[0].grid, self.correlation.axes[1].grid],
-            images: self.correlations.images,
-            images_inner: self.source.images_inner,
+            images: self.gradient.correlations.images,
+            images_inner: self.gradient.source.images_inner,
         }
     }
 
     /// Copies the task's columns of a block of `dy`, as `[panels][pixels][panel]` with zeros where columns are missing.
     fn copy_gradients(&self, part: &Part, block: Range<usize>, to: &mut [f32]) {
-        let width = self.micro.columns;
-        let channels = self.correlations.columns * self.correlations.groups;
-        let first = part.group * self.correlations.columns + part.columns.start;
+        let width = self.gradient.micro.columns;
         let order = self.order();
         let mut pixel = order.pixel(block.start);
         for i in 0..block.len() {
-            let start = order.place(pixel) * channels + first;
-            let from = &self.dy[start..][..part.columns.len()];
+            let from = self.gradient_row(part, order.place(pixel));
             for (panel, from) in from.chunks(width).enumerate() {
                 let to = &mut to[(panel * BLOCK + i) * width..][..width];
                 if let (Ok(to), Ok(from)) =
@@ -237,16 +263,49 @@ impl Call<'_> {
         }
     }
 
+    /// As [`Call::copy_gradients`], of pairs of pixels, the last one with zeros where there is no other:
+    /// `[panels][pixels / 2][panel]`.
+    fn copy_pairs(&self, part: &Part, block: Range<usize>, to: &mut [f32]) {
+        let width = self.gradient.micro.columns;
+        let order = self.order();
+        let mut pixel = order.pixel(block.start);
+        for i in (0..block.len()).step_by(2) {
+            let first = self.gradient_row(part, order.place(pixel));
+            pixel = order.next(pixel);
+            let second = (i + 1 < block.len()).then(|| self.gradient_row(part, order.place(pixel)));
+            pixel = order.next(pixel);
+            for (panel, first) in first.chunks(width).enumerate() {
+                let to = &mut to[(panel * BLOCK + i) / 2 * width..][..width];
+                let (to, missing) = to.split_at_mut(first.len());
+                match second {
+                    Some(second) => bf16::pair_two_rows(first, &second[panel * width..], to),
+                    None => bf16::pair_with_zeros(first, to),
+                }
+                missing.fill(0.0);
+            }
+        }
+    }
+
+    /// A task's columns of a pixel of `dy`.
+    #[inline(always)]
+    fn gradient_row(&self, part: &Part, pixel: usize) -> &[f32] {
+        let Gradient {
+            correlations, dy, ..
+        } = self.gradient;
+        let start = (pixel * correlations.groups + part.group) * correlations.columns;
+        &dy[start + part.columns.start..][..part.columns.len()]
+    }
+
     /// Adds what a block of pixels contributes.
     fn add_block(&self, part: &Part, block: Range<usize>, gradients: &[f32], sums: &mut [f32]) {
         let pixels = [block.start, block.len()];
-        let offset = part.group * self.correlations.depth;
+        let offset = part.group * self.gradient.correlations.depth;
         let order = self.order();
         let rows = RowTable::new(
             &self.correlation,
             &order,
             pixels,
-            self.source,
+            self.gradient.source,
             offset,
             self.zeros,
             self.workspace,
@@ -270,7 +329,11 @@ impl Call<'_> {
         gradients: &[f32],
         sums: &mut [f32],
     ) {
-        let micro = self.micro;
+        let (micro, numbers) = (self.gradient.micro, self.gradient.numbers());
+        // Whole pairs, unless the block ends with half of one.
+        let end = pixels.end.next_multiple_of(numbers).min(rows.pixels);
+        let pixels = pixels.start / numbers * numbers..end;
+        let floats = part.channels.start / numbers..part.channels.end.div_ceil(numbers);
         let channels = part.channels.len();
         let tiles = channels.div_ceil(micro.rows);
         let panels = part.columns.len().div_ceil(micro.columns);
@@ -285,13 +348,12 @@ impl Call<'_> {
             for tile in 0..tiles {
                 let ahead = share * (panel * tiles + tile);
                 if ahead < next {
-                    let pixels = ahead..next.min(ahead + share);
-                    rows.prefetch(tap + 1, pixels, &part.channels);
+                    rows.prefetch(tap + 1, ahead..next.min(ahead + share), &floats);
                 }
                 let channels = tile * channels / tiles..(tile + 1) * channels / tiles;
-                let b = &gradients[(panel * BLOCK + pixels.start) * micro.columns..];
+                let b = &gradients[(panel * BLOCK + pixels.start) / numbers * micro.columns..];
                 let out = &mut sums[channels.start * self.cut.columns..][panel * micro.columns..];
-                assert!(b.len() >= pixels.len() * micro.columns);
+                assert!(b.len() >= pixels.len().div_ceil(numbers) * micro.columns);
                 assert!(out.len() >= (channels.len() - 1) * self.cut.columns + micro.columns);
                 let args = Reduction {
                     depth: pixels.len(),
