@@ -88,16 +88,6 @@ pub enum Error {
         /// Those that are trainable.
         trainable: usize,
     },
-    /// `precision` asks for instructions that this CPU hasn't.
-    #[error(
-        "precision {precision} needs {needs}, which this CPU does not have; use `Precision::F32`"
-    )]
-    Precision {
-        /// The precision.
-        precision: &'static str,
-        /// The instructions.
-        needs: &'static str,
-    },
     /// A graph couldn't be built.
     #[error(transparent)]
     Graph(Box<GraphError>),

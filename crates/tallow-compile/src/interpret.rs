@@ -128,6 +128,7 @@ pub(crate) fn evaluate(op: &Op, inputs: &[Tensor]) -> Result<Tensor> {
         | Op::Param(_)
         | Op::Constant(_)
         | Op::Slice(_)
+        | Op::RoundBf16
         | Op::Opaque(_)
         | Op::Grad(_)
         | Op::BatchStats(_)

@@ -5,7 +5,7 @@ use tallow_graph::op::{DropPath, Dropout, Pointwise, PointwiseValue};
 use tallow_kernels::activation::{self, Activation};
 use tallow_kernels::broadcast::{self, Binary};
 use tallow_kernels::channels_last::pointwise::{self, Operand, Program, Step};
-use tallow_kernels::{dropout as random, elementwise};
+use tallow_kernels::{bf16, dropout as random, elementwise};
 use tallow_tensor::rng::{self, Purpose};
 
 use super::{Lowered, Site};
@@ -84,6 +84,10 @@ pub(super) fn activation(site: &Site<'_>) -> Result<Lowered> {
 /// From dy and x; y in place of x where what the activation lets through is seen in it as well.
 pub(super) fn activation_backward(activation: Activation) -> Lowered {
     Lowered::new(move |io| activation::backward(activation, io.floats(1), io.floats(0), io.out))
+}
+
+pub(super) fn round_bf16() -> Lowered {
+    Lowered::new(|io| bf16::round(io.floats(0), io.out))
 }
 
 pub(super) fn dropout(op: &Dropout) -> Lowered {

@@ -182,6 +182,7 @@ pub(crate) fn lower(site: &Site<'_>, context: &mut Context<'_>) -> Result<Option
             elementwise::activation(site)?
         }
         Op::Pointwise(op) => elementwise::joined(site, op)?,
+        Op::RoundBf16 => elementwise::round_bf16(),
         Op::Dropout(op) => elementwise::dropout(op),
         Op::DropPath(op) => elementwise::drop_path(site, op),
         Op::BatchNorm(op) => normalization::batch_norm(site, op)?,

@@ -48,7 +48,7 @@ fn wants(node: &Node, types: &[TensorType]) -> Wants {
         Op::Add | Op::Sub | Op::Mul | Op::Div | Op::Pointwise(_) if alike(&node.output, types) => {
             Wants::Alike
         }
-        Op::AddScalar(_) | Op::MulScalar(_) | Op::DropPath(_) => Wants::Alike,
+        Op::AddScalar(_) | Op::MulScalar(_) | Op::DropPath(_) | Op::RoundBf16 => Wants::Alike,
         Op::Relu | Op::Relu6 | Op::Gelu(_) | Op::Silu | Op::Sigmoid | Op::Tanh | Op::Hardswish => {
             Wants::Alike
         }

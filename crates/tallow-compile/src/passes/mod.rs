@@ -3,6 +3,7 @@
 //! The graph is checked before the first pass and after each; what breaks a rule is reported with the pass's name.
 //! A pass keeps what the graph computes, its inputs and the order of its outputs.
 
+mod autocast;
 mod chain;
 mod channels_last;
 mod common_subexpressions;
@@ -18,7 +19,7 @@ mod split;
 
 use tallow_graph::{Graph, GraphError};
 
-use crate::{Error, Options, Result};
+use crate::{Error, Options, Precision, Result};
 
 pub(crate) use split::{RunningStats, split};
 
@@ -29,15 +30,25 @@ type Rewriting = fn(&Graph) -> std::result::Result<Graph, GraphError>;
 pub(crate) struct Pass {
     pub(crate) name: &'static str,
     run: Rewriting,
-    /// Whether plans can't be made without it.
-    required: bool,
+    need: Need,
+}
+
+/// Who decides whether a pass runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Need {
+    /// The caller, who may switch it off.
+    Optional,
+    /// Nobody: plans can't be made without it.
+    Required,
+    /// The precision that is asked for.
+    Precision(Precision),
 }
 
 const fn optional(name: &'static str, run: Rewriting) -> Pass {
     Pass {
         name,
         run,
-        required: false,
+        need: Need::Optional,
     }
 }
 
@@ -45,6 +56,7 @@ const fn optional(name: &'static str, run: Rewriting) -> Pass {
 const INFERENCE: &[Pass] = &[
     optional("fold_constants", fold_constants::run),
     optional("fold_batch_norm", fold_batch_norm::run),
+    AUTOCAST,
     optional("fuse_convolution", fuse_convolution::run),
     optional("common_subexpressions", common_subexpressions::run),
     optional("dead_code", dead_code::run),
@@ -60,6 +72,7 @@ const TRAINING: &[Pass] = &[
     optional("fuse_normalize", fuse_normalize::run),
     optional("fuse_backward", fuse_backward::run),
     optional("fuse_addition", fuse_addition::run),
+    AUTOCAST,
     optional("fuse_pointwise", fuse_pointwise::run),
     CHANNELS_LAST,
 ];
@@ -68,14 +81,21 @@ const TRAINING: &[Pass] = &[
 const CHANNELS_LAST: Pass = Pass {
     name: "channels_last",
     run: channels_last::run,
-    required: true,
+    need: Need::Required,
+};
+
+/// Part of what `Precision::Bf16` means.
+const AUTOCAST: Pass = Pass {
+    name: "autocast",
+    run: autocast::run,
+    need: Need::Precision(Precision::Bf16),
 };
 
 /// The names of the passes that can be switched off.
 pub fn names() -> Vec<&'static str> {
     let mut names = Vec::new();
     for pass in INFERENCE.iter().chain(TRAINING) {
-        if !pass.required && !names.contains(&pass.name) {
+        if pass.need == Need::Optional && !names.contains(&pass.name) {
             names.push(pass.name);
         }
     }
@@ -97,7 +117,12 @@ pub(crate) type Watch<'a> = &'a mut dyn FnMut(&'static str, &Graph) -> Result<()
 
 fn run(mut graph: Graph, passes: &[Pass], options: &Options, watch: Watch<'_>) -> Result<Graph> {
     for pass in passes {
-        if !pass.required && options.is_off(pass.name) {
+        let runs = match pass.need {
+            Need::Optional => !options.is_off(pass.name),
+            Need::Required => true,
+            Need::Precision(precision) => options.precision == precision,
+        };
+        if !runs {
             continue;
         }
         let fault = |when| {

@@ -123,6 +123,9 @@ impl Plan {
     }
 }
 
+/// Values that a step reads, at most, without allocating a list of them.
+const FEW: usize = 8;
+
 /// The plan's own values.
 struct MemoryOf<'p> {
     slots: &'p mut [Vec<f32>],
@@ -180,9 +183,22 @@ impl Step {
                 Constant::Ints(values) => Value::Ints(values),
             },
         };
-        let reads: Vec<Value<'_>> = self.reads.iter().map(value).collect();
+        let mut few = [Value::Floats(&[]); FEW];
+        let many: Vec<Value<'_>>;
+        let reads = match few.get_mut(..self.reads.len()) {
+            Some(few) => {
+                for (to, read) in few.iter_mut().zip(&self.reads) {
+                    *to = value(read);
+                }
+                &*few
+            }
+            None => {
+                many = self.reads.iter().map(value).collect();
+                &many
+            }
+        };
         let mut io = Io {
-            reads: &reads,
+            reads,
             taken: self.taken,
             out,
             workspace,

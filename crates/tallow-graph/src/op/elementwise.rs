@@ -59,6 +59,11 @@ pub(super) const HARDSWISH: Activation = Activation {
     cost: 5,
 };
 
+pub(super) const ROUND_BF16: Activation = Activation {
+    name: "round_bf16",
+    cost: 1,
+};
+
 impl Rule for Activation {
     fn name(&self) -> &'static str {
         self.name

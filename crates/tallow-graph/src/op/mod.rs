@@ -148,6 +148,9 @@ pub enum Op {
     /// Sum over dimensions.
     Sum(Sum),
 
+    /// The nearest bfloat16, kept as a 32-bit float.
+    RoundBf16,
+
     /// A module that runs as it is.
     Opaque(Opaque),
 
@@ -218,6 +221,7 @@ impl Op {
             Self::Expand(op) => op,
             Self::Mean(op) => op,
             Self::Sum(op) => op,
+            Self::RoundBf16 => &elementwise::ROUND_BF16,
             Self::Opaque(op) => op,
             Self::Grad(op) => op,
             Self::BatchStats(op) => op,

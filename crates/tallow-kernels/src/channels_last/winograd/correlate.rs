@@ -30,6 +30,9 @@ const PRIVATE_PRODUCTS: usize = 96 * 1024;
 /// Floats of points that tasks share, in the cache of all cores.
 const SHARED_POINTS: usize = 2 * 1024 * 1024;
 
+/// Floats of packed weights that don't stay in the cache of all cores from one use to the next.
+const STREAMED_WEIGHTS: usize = 2 * 1024 * 1024;
+
 /// Columns that a task multiplies with at a time, at most.
 const GROUP: usize = 64;
 
@@ -229,6 +232,7 @@ impl Correlation<'_> {
                     b_panel: packing.panel(),
                     out: products[point * plane..][..plane].as_mut_ptr(),
                     out_stride: row,
+                    streams: packing.len() > STREAMED_WEIGHTS,
                 };
                 // SAFETY: `current` is a level of this CPU; the operands hold all rows and columns, and nobody writes
                 // to points now.

@@ -179,6 +179,7 @@ macro_rules! compile {
                 for first in (0..args.depth).step_by(CHUNK) {
                     let depth = CHUNK.min(args.depth - first);
                     for panel in 0..args.panels {
+                        let ahead = args.next_weights(panel, first, COLUMNS);
                         let mut row = 0;
                         while row < args.rows {
                             let rows = tile_rows(args.rows - row, ROWS);
@@ -186,7 +187,7 @@ macro_rules! compile {
                             // SAFETY: as the caller promises.
                             unsafe {
                                 match rows {
-                                    $($row => product_tile::<L, $row, $vectors>(args, at, terms),)+
+                                    $($row => product_tile::<L, $row, $vectors>(args, at, terms, ahead),)+
                                     _ => unreachable!("a tile has at most {ROWS} rows"),
                                 }
                             }
