@@ -17,11 +17,18 @@ use crate::{Error, Result};
 pub(crate) struct ByShape {
     /// Whether Winograd's algorithm may be used.
     pub(crate) winograd: bool,
+    /// Whether the CPU's instructions for bfloat16 may be used.
+    pub(crate) bf16: bool,
 }
 
 impl Choices for ByShape {
     fn convolution(&mut self, site: &ConvolutionSite) -> Algorithm {
-        if !self.winograd || !suits_winograd(site) {
+        let winograd = self.winograd && suits_winograd(site);
+        // Twice the products at a time are more than Winograd's algorithm saves with stride 2, and fewer with stride 1.
+        if self.bf16 && !(winograd && site.geometry.stride == [1, 1]) {
+            return Algorithm::Bf16;
+        }
+        if !winograd {
             return Algorithm::Direct;
         }
         Algorithm::Winograd(if streams_weights(site) {
@@ -56,9 +63,12 @@ fn streams_weights(site: &ConvolutionSite) -> bool {
 }
 
 /// Every algorithm that can compute a convolution.
-fn candidates(site: &ConvolutionSite, winograd: bool) -> Vec<Algorithm> {
-    let mut candidates = vec![Algorithm::Direct];
-    if winograd && winograd::suits(&site.geometry) {
+fn candidates(site: &ConvolutionSite, allowed: ByShape) -> Vec<Algorithm> {
+    let mut candidates = vec![match allowed.bf16 {
+        true => Algorithm::Bf16,
+        false => Algorithm::Direct,
+    }];
+    if allowed.winograd && winograd::suits(&site.geometry) {
         candidates.extend([
             Algorithm::Winograd(Tile::Two),
             Algorithm::Winograd(Tile::Four),
@@ -72,21 +82,21 @@ fn candidates(site: &ConvolutionSite, winograd: bool) -> Vec<Algorithm> {
 /// Choices are kept, in a file too if there is one: lines of a key and an algorithm, for the CPU level that they were
 /// made at. Which algorithm is taken decides the last bits of results: runs that must be equal to the bit share a file.
 pub(crate) struct Timed {
-    winograd: bool,
+    allowed: ByShape,
     known: HashMap<String, Algorithm>,
     file: Option<PathBuf>,
 }
 
 impl Timed {
     /// Reads the file, if there is one.
-    pub(crate) fn new(winograd: bool, file: Option<&Path>) -> Self {
+    pub(crate) fn new(allowed: ByShape, file: Option<&Path>) -> Self {
         let text = file.and_then(|path| std::fs::read_to_string(path).ok());
         let lines = text.as_deref().unwrap_or("").lines().filter_map(|line| {
             let (key, name) = line.rsplit_once(' ')?;
             Some((key.to_string(), parse(name)?))
         });
         Self {
-            winograd,
+            allowed,
             known: lines.collect(),
             file: file.map(Path::to_path_buf),
         }
@@ -112,23 +122,23 @@ impl Timed {
 
 impl Choices for Timed {
     fn convolution(&mut self, site: &ConvolutionSite) -> Algorithm {
-        let key = key(site);
-        if let Some(&known) = self.known.get(&key) {
-            let allowed = self.winograd || known == Algorithm::Direct;
-            if allowed {
-                return known;
-            }
+        let key = key(site, self.allowed.bf16);
+        let candidates = candidates(site, self.allowed);
+        if let Some(known) = self.known.get(&key)
+            && candidates.contains(known)
+        {
+            return *known;
         }
-        let fastest = fastest(site, &candidates(site, self.winograd));
+        let fastest = fastest(site, &candidates);
         self.known.insert(key, fastest);
         fastest
     }
 }
 
-fn key(site: &ConvolutionSite) -> String {
+fn key(site: &ConvolutionSite, bf16: bool) -> String {
     let g = &site.geometry;
     format!(
-        "{} {:?} n{} c{} {:?} o{} k{:?} s{:?} p{:?} d{:?} g{} packs={} threads={}",
+        "{} {:?} n{} c{} {:?} o{} k{:?} s{:?} p{:?} d{:?} g{} packs={} threads={} bf16={bf16}",
         tallow_kernels::simd::level(),
         site.phase,
         g.batch,
@@ -151,6 +161,7 @@ fn name(algorithm: Algorithm) -> &'static str {
         Algorithm::Direct => "direct",
         Algorithm::Winograd(Tile::Two) => "winograd2",
         Algorithm::Winograd(Tile::Four) => "winograd4",
+        Algorithm::Bf16 => "bf16",
         _ => "other",
     }
 }
@@ -160,6 +171,7 @@ fn parse(name: &str) -> Option<Algorithm> {
         "direct" => Algorithm::Direct,
         "winograd2" => Algorithm::Winograd(Tile::Two),
         "winograd4" => Algorithm::Winograd(Tile::Four),
+        "bf16" => Algorithm::Bf16,
         _ => return None,
     })
 }

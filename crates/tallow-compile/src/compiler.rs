@@ -3,13 +3,14 @@
 use std::path::Path;
 
 use tallow_graph::Graph;
+use tallow_kernels::simd::{self, Level};
 
 use crate::choose::{ByShape, Timed};
 use crate::eager::Modules;
 use crate::gradient;
 use crate::passes::{self, RunningStats};
 use crate::plan::{self, Plan, Settings};
-use crate::{Error, Mode, Options, Result};
+use crate::{Error, Mode, Options, Precision, Result};
 
 /// The graph of a whole training step. Its outputs are those of the captured graph, the loss first, then the
 /// gradients, then the next running statistics, then the gradients of what opaque modules read.
@@ -68,27 +69,25 @@ pub(crate) fn plan(
     external: &[usize],
     modules: &Modules,
 ) -> Result<Plan> {
-    if options.mode == Mode::MaxAutotune {
-        let mut choices = Timed::new(options.winograd, options.autotune_file.as_deref());
-        let settings = Settings {
-            choices: &mut choices,
-            keep,
-            external,
-            modules,
-        };
-        let plan = plan::build(graph, settings)?;
-        choices.save()?;
-        return Ok(plan);
-    }
-    let settings = Settings {
-        choices: &mut ByShape {
-            winograd: options.winograd,
-        },
+    let bf16 = options.precision == Precision::Bf16 && simd::level() == Level::Avx512Bf16;
+    let by_shape = ByShape {
+        winograd: options.winograd,
+        bf16,
+    };
+    let settings = |choices| Settings {
+        choices,
         keep,
         external,
         modules,
+        bf16,
     };
-    plan::build(graph, settings)
+    if options.mode == Mode::MaxAutotune {
+        let mut timed = Timed::new(by_shape, options.autotune_file.as_deref());
+        let plan = plan::build(graph, settings(&mut timed))?;
+        timed.save()?;
+        return Ok(plan);
+    }
+    plan::build(graph, settings(&mut { by_shape }))
 }
 
 /// Writes graphs into a folder, numbered in the order of the passes.

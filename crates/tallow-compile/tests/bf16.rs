@@ -75,7 +75,12 @@ fn inference_multiplies_rounded_operands() {
         let (images, _) = batch([2, 3, 8, 8], 5);
         let compiled = compile(&model, &images, bf16().winograd(winograd)).unwrap();
         let found = compiled.forward(&images).unwrap();
-        close("bf16", &found, &rounded.forward_t(&images, false).unwrap(), 1e-5);
+        close(
+            "bf16",
+            &found,
+            &rounded.forward_t(&images, false).unwrap(),
+            1e-5,
+        );
         let exact = model.forward_t(&images, false).unwrap();
         close("f32", &found, &exact, 2e-2);
         let difference = (found - exact).unwrap().abs().unwrap().max_all().unwrap();
@@ -143,7 +148,10 @@ fn a_training_follows_that_in_f32_and_repeats_itself() {
     let found = losses(bf16(), 1);
     assert!(found[29] < 0.5 * found[0], "{found:?}");
     for (found, exact) in found.iter().zip(&exact) {
-        assert!((found - exact).abs() < 0.05 * exact.max(0.2), "{found} {exact}");
+        assert!(
+            (found - exact).abs() < 0.05 * exact.max(0.2),
+            "{found} {exact}"
+        );
     }
     assert_ne!(found, exact);
     assert_eq!(found, losses(bf16(), 2));
@@ -156,7 +164,12 @@ fn large_models_stay_near_f32() {
     let (images, _) = batch([2, 3, 32, 32], 10);
     let compiled = compile(&model, &images, bf16()).unwrap();
     let expected = model.forward_t(&images, false).unwrap();
-    close("logits", &compiled.forward(&images).unwrap(), &expected, 3e-2);
+    close(
+        "logits",
+        &compiled.forward(&images).unwrap(),
+        &expected,
+        3e-2,
+    );
 }
 
 #[test]

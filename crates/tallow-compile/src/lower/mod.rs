@@ -119,6 +119,8 @@ impl Lowered {
 pub(crate) struct Site<'a> {
     pub(crate) node: &'a Node,
     pub(crate) inputs: Vec<&'a TensorType>,
+    /// Whether products are to be computed by the CPU's instructions for bfloat16; their operands are rounded already.
+    pub(crate) bf16: bool,
 }
 
 impl Site<'_> {
@@ -159,6 +161,8 @@ pub(crate) struct Context<'c> {
     pub(crate) choices: &'c mut dyn Choices,
     /// The modules that run as they are.
     pub(crate) modules: &'c Modules,
+    /// As [`Site::bf16`].
+    pub(crate) bf16: bool,
 }
 
 /// The kernel call of a node; `None` where it makes nothing new: inputs, parameters, constants, and other shapes of

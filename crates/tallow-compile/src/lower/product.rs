@@ -1,7 +1,7 @@
 //! Matrix products, tables and attention, through one GEMM.
 
 use tallow_kernels::gemm::{self, BatchSteps, GemmArgs};
-use tallow_kernels::{embedding as table, softmax};
+use tallow_kernels::{bf16, embedding as table, softmax};
 
 use super::{Io, Lowered, Outcome, Site};
 use crate::Result;
@@ -42,6 +42,7 @@ impl<'a> Matrix<'a> {
 /// `c = alpha a b + beta c` for each of a batch of matrices stored one after the other; a factor that is stored once
 /// serves all.
 fn product(
+    multiply: Multiply,
     [batch, m, k, n]: [usize; 4],
     a: Matrix<'_>,
     b: Matrix<'_>,
@@ -71,7 +72,15 @@ fn product(
         alpha,
         beta,
     };
-    gemm::batched(batch, steps, args)
+    multiply(batch, steps, args)
+}
+
+/// A kernel for such products.
+type Multiply = fn(usize, BatchSteps, GemmArgs<'_>) -> Outcome;
+
+/// The kernel of bfloat16, or that of 32-bit floats.
+fn multiply(bf16: bool) -> Multiply {
+    if bf16 { bf16::batched } else { gemm::batched }
 }
 
 const SET: [f32; 2] = [1.0, 0.0];
@@ -85,6 +94,7 @@ fn layer(weight: &[usize], rows: u64) -> [usize; 3] {
 }
 
 pub(super) fn linear(site: &Site<'_>) -> Result<Lowered> {
+    let multiply = multiply(site.bf16);
     let [rows, inputs, outputs] = layer(site.shape(1), site.inputs[0].elements());
     let bias = site.inputs.len() > 2;
     Ok(Lowered::new(move |io| {
@@ -99,36 +109,46 @@ pub(super) fn linear(site: &Site<'_>) -> Result<Lowered> {
             Matrix::new(io.floats(1), inputs).t(),
         );
         let beta = if bias { 1.0 } else { 0.0 };
-        product([1, rows, inputs, outputs], x, w, io.out, [1.0, beta])
+        product(
+            multiply,
+            [1, rows, inputs, outputs],
+            x,
+            w,
+            io.out,
+            [1.0, beta],
+        )
     }))
 }
 
 /// `dX = dY W` from dy and weight.
 pub(super) fn linear_backward_input(site: &Site<'_>) -> Result<Lowered> {
+    let multiply = multiply(site.bf16);
     let [rows, inputs, outputs] = layer(site.shape(1), site.output().elements());
     Ok(Lowered::new(move |io| {
         let (dy, w) = (
             Matrix::new(io.floats(0), outputs),
             Matrix::new(io.floats(1), inputs),
         );
-        product([1, rows, outputs, inputs], dy, w, io.out, SET)
+        product(multiply, [1, rows, outputs, inputs], dy, w, io.out, SET)
     }))
 }
 
 /// `dW = dYᵀ X` from dy and x.
 pub(super) fn linear_backward_weight(site: &Site<'_>) -> Result<Lowered> {
+    let multiply = multiply(site.bf16);
     let [rows, inputs, outputs] = layer(&site.output().shape, site.inputs[1].elements());
     Ok(Lowered::new(move |io| {
         let (dy, x) = (
             Matrix::new(io.floats(0), outputs).t(),
             Matrix::new(io.floats(1), inputs),
         );
-        product([1, outputs, rows, inputs], dy, x, io.out, SET)
+        product(multiply, [1, outputs, rows, inputs], dy, x, io.out, SET)
     }))
 }
 
 /// `[.., M, K]` times `[.., K, N]`, leading dimensions broadcast.
 pub(super) fn matmul(site: &Site<'_>) -> Result<Lowered> {
+    let multiply = multiply(site.bf16);
     let (a, b) = (site.shape(0).to_vec(), site.shape(1).to_vec());
     let out = &site.output().shape;
     let leading = out.len() - 2;
@@ -140,14 +160,14 @@ pub(super) fn matmul(site: &Site<'_>) -> Result<Lowered> {
         // One matrix for the whole batch: its rows are those of one product.
         return Ok(Lowered::new(move |io| {
             let (a, b) = (Matrix::new(io.floats(0), k), Matrix::new(io.floats(1), n));
-            product([1, batch * m, k, n], a, b, io.out, SET)
+            product(multiply, [1, batch * m, k, n], a, b, io.out, SET)
         }));
     }
     let whole = |dims: &[usize]| count(dims) == batch || count(dims) == 1;
     if whole(a_batch) && whole(b_batch) {
         return Ok(Lowered::new(move |io| {
             let (a, b) = (Matrix::new(io.floats(0), k), Matrix::new(io.floats(1), n));
-            product([batch, m, k, n], a, b, io.out, SET)
+            product(multiply, [batch, m, k, n], a, b, io.out, SET)
         }));
     }
     let places = |dims: &[usize]| -> Vec<usize> {
@@ -161,7 +181,14 @@ pub(super) fn matmul(site: &Site<'_>) -> Result<Lowered> {
         for (index, c) in io.out.chunks_exact_mut(m * n).enumerate() {
             let a = &a[a_places[index] * m * k..][..m * k];
             let b = &b[b_places[index] * k * n..][..k * n];
-            product([1, m, k, n], Matrix::new(a, k), Matrix::new(b, n), c, SET)?;
+            product(
+                multiply,
+                [1, m, k, n],
+                Matrix::new(a, k),
+                Matrix::new(b, n),
+                c,
+                SET,
+            )?;
         }
         Ok(())
     }))
@@ -184,6 +211,8 @@ fn broadcast_place(mut index: usize, out: &[usize], dims: &[usize]) -> usize {
 
 /// `softmax(scale · q · kᵀ) · v`.
 pub(super) fn attention(site: &Site<'_>, scale: f64) -> Result<Lowered> {
+    // Weights are softmax's, which stay as they are.
+    let multiply = multiply(false);
     let [n, heads, queries, width] = site.image(site.shape(0))?;
     let [.., keys, value_width] = site.image(site.shape(2))?;
     let batch = n * heads;
@@ -195,6 +224,7 @@ pub(super) fn attention(site: &Site<'_>, scale: f64) -> Result<Lowered> {
             Matrix::new(io.floats(1), width).t(),
         );
         product(
+            multiply,
             [batch, queries, width, keys],
             q,
             k,
@@ -207,7 +237,14 @@ pub(super) fn attention(site: &Site<'_>, scale: f64) -> Result<Lowered> {
             Matrix::new(&shares, keys),
             Matrix::new(io.floats(2), value_width),
         );
-        product([batch, queries, keys, value_width], p, v, io.out, SET)
+        product(
+            multiply,
+            [batch, queries, keys, value_width],
+            p,
+            v,
+            io.out,
+            SET,
+        )
     }))
 }
 

@@ -21,6 +21,8 @@ pub(crate) struct Settings<'a> {
     pub(crate) external: &'a [usize],
     /// The modules that run as they are.
     pub(crate) modules: &'a Modules,
+    /// Whether products are to be computed by the CPU's instructions for bfloat16.
+    pub(crate) bf16: bool,
 }
 
 /// Makes a plan for a graph that all passes have seen.
@@ -29,6 +31,7 @@ pub(crate) fn build(graph: &Graph, settings: Settings<'_>) -> Result<Plan> {
     let mut context = Context {
         choices: settings.choices,
         modules: settings.modules,
+        bf16: settings.bf16,
     };
     for node in &graph.nodes {
         builder.node(node, &mut context)?;
@@ -120,6 +123,7 @@ impl<'g> Builder<'g> {
         let site = Site {
             node,
             inputs: inputs.collect(),
+            bf16: context.bf16,
         };
         let Some(lowered) = lower::lower(&site, context)? else {
             return Ok(self.sources[node.inputs[0].0]);
