@@ -15,6 +15,7 @@ pub mod interpolate;
 mod lanes;
 pub mod loss;
 mod math;
+pub mod matrix;
 pub mod norm;
 pub mod optimizer;
 pub mod parallel;

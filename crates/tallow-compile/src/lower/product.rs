@@ -1,89 +1,20 @@
 //! Matrix products, tables and attention, through one GEMM.
 
-use tallow_kernels::gemm::{self, BatchSteps, GemmArgs};
-use tallow_kernels::{bf16, embedding as table, softmax};
+use tallow_kernels::matrix::{Matrix, Operands, product};
+use tallow_kernels::{embedding as table, softmax};
 
-use super::{Io, Lowered, Outcome, Site};
+use super::{Io, Lowered, Site};
 use crate::Result;
 
-/// A row-major matrix, read as it is or transposed.
-#[derive(Clone, Copy)]
-struct Matrix<'a> {
-    values: &'a [f32],
-    width: usize,
-    transposed: bool,
-}
-
-impl<'a> Matrix<'a> {
-    fn new(values: &'a [f32], width: usize) -> Self {
-        Self {
-            values,
-            width,
-            transposed: false,
-        }
-    }
-
-    fn t(self) -> Self {
-        Self {
-            transposed: !self.transposed,
-            ..self
-        }
-    }
-
-    fn strides(&self) -> (usize, usize) {
-        if self.transposed {
-            (1, self.width)
-        } else {
-            (self.width, 1)
-        }
-    }
-}
-
-/// `c = alpha a b + beta c` for each of a batch of matrices stored one after the other; a factor that is stored once
-/// serves all.
-fn product(
-    multiply: Multiply,
-    [batch, m, k, n]: [usize; 4],
-    a: Matrix<'_>,
-    b: Matrix<'_>,
-    c: &mut [f32],
-    [alpha, beta]: [f32; 2],
-) -> Outcome {
-    let ((a_rs, a_cs), (b_rs, b_cs)) = (a.strides(), b.strides());
-    let step = |values: &[f32], size: usize| if values.len() == size { 0 } else { size };
-    let steps = BatchSteps {
-        a: step(a.values, m * k),
-        b: step(b.values, k * n),
-        c: m * n,
-    };
-    let args = GemmArgs {
-        m,
-        n,
-        k,
-        a: a.values,
-        a_rs,
-        a_cs,
-        b: b.values,
-        b_rs,
-        b_cs,
-        c,
-        c_rs: n,
-        c_cs: 1,
-        alpha,
-        beta,
-    };
-    multiply(batch, steps, args)
-}
-
-/// A kernel for such products.
-type Multiply = fn(usize, BatchSteps, GemmArgs<'_>) -> Outcome;
-
-/// The kernel of bfloat16, or that of 32-bit floats.
-fn multiply(bf16: bool) -> Multiply {
-    if bf16 { bf16::batched } else { gemm::batched }
-}
-
 const SET: [f32; 2] = [1.0, 0.0];
+
+/// For the CPU's instructions for bfloat16, or as they are.
+fn operands(site: &Site<'_>) -> Operands {
+    match site.bf16 {
+        true => Operands::Bf16,
+        false => Operands::Exact,
+    }
+}
 
 /// Rows, inputs and outputs of a linear layer.
 fn layer(weight: &[usize], rows: u64) -> [usize; 3] {
@@ -94,7 +25,7 @@ fn layer(weight: &[usize], rows: u64) -> [usize; 3] {
 }
 
 pub(super) fn linear(site: &Site<'_>) -> Result<Lowered> {
-    let multiply = multiply(site.bf16);
+    let operands = operands(site);
     let [rows, inputs, outputs] = layer(site.shape(1), site.inputs[0].elements());
     let bias = site.inputs.len() > 2;
     Ok(Lowered::new(move |io| {
@@ -110,7 +41,7 @@ pub(super) fn linear(site: &Site<'_>) -> Result<Lowered> {
         );
         let beta = if bias { 1.0 } else { 0.0 };
         product(
-            multiply,
+            operands,
             [1, rows, inputs, outputs],
             x,
             w,
@@ -122,33 +53,33 @@ pub(super) fn linear(site: &Site<'_>) -> Result<Lowered> {
 
 /// `dX = dY W` from dy and weight.
 pub(super) fn linear_backward_input(site: &Site<'_>) -> Result<Lowered> {
-    let multiply = multiply(site.bf16);
+    let operands = operands(site);
     let [rows, inputs, outputs] = layer(site.shape(1), site.output().elements());
     Ok(Lowered::new(move |io| {
         let (dy, w) = (
             Matrix::new(io.floats(0), outputs),
             Matrix::new(io.floats(1), inputs),
         );
-        product(multiply, [1, rows, outputs, inputs], dy, w, io.out, SET)
+        product(operands, [1, rows, outputs, inputs], dy, w, io.out, SET)
     }))
 }
 
 /// `dW = dYᵀ X` from dy and x.
 pub(super) fn linear_backward_weight(site: &Site<'_>) -> Result<Lowered> {
-    let multiply = multiply(site.bf16);
+    let operands = operands(site);
     let [rows, inputs, outputs] = layer(&site.output().shape, site.inputs[1].elements());
     Ok(Lowered::new(move |io| {
         let (dy, x) = (
             Matrix::new(io.floats(0), outputs).t(),
             Matrix::new(io.floats(1), inputs),
         );
-        product(multiply, [1, outputs, rows, inputs], dy, x, io.out, SET)
+        product(operands, [1, outputs, rows, inputs], dy, x, io.out, SET)
     }))
 }
 
 /// `[.., M, K]` times `[.., K, N]`, leading dimensions broadcast.
 pub(super) fn matmul(site: &Site<'_>) -> Result<Lowered> {
-    let multiply = multiply(site.bf16);
+    let operands = operands(site);
     let (a, b) = (site.shape(0).to_vec(), site.shape(1).to_vec());
     let out = &site.output().shape;
     let leading = out.len() - 2;
@@ -160,14 +91,14 @@ pub(super) fn matmul(site: &Site<'_>) -> Result<Lowered> {
         // One matrix for the whole batch: its rows are those of one product.
         return Ok(Lowered::new(move |io| {
             let (a, b) = (Matrix::new(io.floats(0), k), Matrix::new(io.floats(1), n));
-            product(multiply, [1, batch * m, k, n], a, b, io.out, SET)
+            product(operands, [1, batch * m, k, n], a, b, io.out, SET)
         }));
     }
     let whole = |dims: &[usize]| count(dims) == batch || count(dims) == 1;
     if whole(a_batch) && whole(b_batch) {
         return Ok(Lowered::new(move |io| {
             let (a, b) = (Matrix::new(io.floats(0), k), Matrix::new(io.floats(1), n));
-            product(multiply, [batch, m, k, n], a, b, io.out, SET)
+            product(operands, [batch, m, k, n], a, b, io.out, SET)
         }));
     }
     let places = |dims: &[usize]| -> Vec<usize> {
@@ -182,7 +113,7 @@ pub(super) fn matmul(site: &Site<'_>) -> Result<Lowered> {
             let a = &a[a_places[index] * m * k..][..m * k];
             let b = &b[b_places[index] * k * n..][..k * n];
             product(
-                multiply,
+                operands,
                 [1, m, k, n],
                 Matrix::new(a, k),
                 Matrix::new(b, n),
@@ -212,7 +143,7 @@ fn broadcast_place(mut index: usize, out: &[usize], dims: &[usize]) -> usize {
 /// `softmax(scale · q · kᵀ) · v`.
 pub(super) fn attention(site: &Site<'_>, scale: f64) -> Result<Lowered> {
     // Weights are softmax's, which stay as they are.
-    let multiply = multiply(false);
+    let operands = Operands::Exact;
     let [n, heads, queries, width] = site.image(site.shape(0))?;
     let [.., keys, value_width] = site.image(site.shape(2))?;
     let batch = n * heads;
@@ -224,7 +155,7 @@ pub(super) fn attention(site: &Site<'_>, scale: f64) -> Result<Lowered> {
             Matrix::new(io.floats(1), width).t(),
         );
         product(
-            multiply,
+            operands,
             [batch, queries, width, keys],
             q,
             k,
@@ -238,7 +169,7 @@ pub(super) fn attention(site: &Site<'_>, scale: f64) -> Result<Lowered> {
             Matrix::new(io.floats(2), value_width),
         );
         product(
-            multiply,
+            operands,
             [batch, queries, keys, value_width],
             p,
             v,

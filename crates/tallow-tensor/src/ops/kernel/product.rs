@@ -1,43 +1,10 @@
 //! Matrix products through one GEMM, in any orientation.
 
 use candle_core::{Result, Tensor};
-use tallow_kernels::gemm::{self, BatchSteps, GemmArgs};
+use tallow_kernels::matrix::{self, Matrix, Operands};
 use tallow_kernels::reduce;
 
 use super::{Kernel, Outcome};
-
-/// A row-major matrix, read as it is or transposed.
-#[derive(Clone, Copy)]
-pub(super) struct Matrix<'a> {
-    values: &'a [f32],
-    /// Columns as stored.
-    width: usize,
-    transposed: bool,
-}
-
-impl<'a> Matrix<'a> {
-    pub(super) fn new(values: &'a [f32], width: usize) -> Self {
-        Self {
-            values,
-            width,
-            transposed: false,
-        }
-    }
-
-    pub(super) fn t(self) -> Self {
-        Self {
-            transposed: !self.transposed,
-            ..self
-        }
-    }
-
-    fn strides(&self) -> (usize, usize) {
-        match self.transposed {
-            false => (self.width, 1),
-            true => (1, self.width),
-        }
-    }
-}
 
 /// Batch, rows, terms and columns of a batch of products.
 #[derive(Clone, Copy)]
@@ -60,35 +27,10 @@ pub(super) fn product(
     a: Matrix<'_>,
     b: Matrix<'_>,
     c: &mut [f32],
-    [alpha, beta]: [f32; 2],
+    factors: [f32; 2],
 ) -> Outcome<()> {
     let Sizes { batch, m, k, n } = sizes;
-    let ((a_rs, a_cs), (b_rs, b_cs)) = (a.strides(), b.strides());
-    let steps = BatchSteps {
-        a: m * k,
-        b: k * n,
-        c: m * n,
-    };
-    gemm::batched(
-        batch,
-        steps,
-        GemmArgs {
-            m,
-            n,
-            k,
-            a: a.values,
-            a_rs,
-            a_cs,
-            b: b.values,
-            b_rs,
-            b_cs,
-            c,
-            c_rs: n,
-            c_cs: 1,
-            alpha,
-            beta,
-        },
-    )
+    matrix::product(Operands::Exact, [batch, m, k, n], a, b, c, factors)
 }
 
 /// Overwrites `c`.

@@ -4,9 +4,10 @@ use candle_core::{Result, Tensor};
 use std::sync::{Arc, OnceLock};
 use tallow_kernels::softmax;
 
-use super::product::{Matrix, SET, Sizes, product};
+use super::product::{SET, Sizes, product};
 use super::tape::Gradients;
 use super::{Backward, Kernel, Outcome};
+use tallow_kernels::matrix::Matrix;
 
 /// Softmax along `dim`.
 pub(crate) fn softmax(xs: &Tensor, dim: usize) -> Result<Tensor> {
