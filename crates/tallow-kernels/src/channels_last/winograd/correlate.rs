@@ -239,6 +239,7 @@ impl Correlation<'_> {
                     a_stride: points.row,
                     b: packed[weight * packing.plane()..].as_ptr(),
                     b_panel: packing.panel(),
+                    ahead: packing.plane(),
                     out: products[point * plane..][..plane].as_mut_ptr(),
                     out_stride: row,
                 };
