@@ -18,8 +18,14 @@ use crate::workspace::Workspace;
 /// Floats of points that a task keeps in its core's second-level cache.
 const PRIVATE_POINTS: usize = 84 * 1024;
 
-/// Fewest and most tiles of a task that keeps points to itself.
-const PRIVATE_TILES: [usize; 2] = [12, 24];
+/// Floats of packed weights that tasks which keep points to themselves read, each all of them, from the cache of all cores.
+const PRIVATE_WEIGHTS: usize = 3 * 512 * 1024;
+
+/// Fewest rows that meet the same weights in such a task, in the mean over points.
+const PRIVATE_ROWS: usize = 9;
+
+/// Most tiles of such a task.
+const PRIVATE_TILES: usize = 24;
 
 /// Below this number of tasks, there are to be as many for each of two or four threads.
 const FEW_BLOCKS: usize = 24;
@@ -29,9 +35,6 @@ const PRIVATE_PRODUCTS: usize = 96 * 1024;
 
 /// Floats of points that tasks share, in the cache of all cores.
 const SHARED_POINTS: usize = 2 * 1024 * 1024;
-
-/// Floats of packed weights that don't stay in the cache of all cores from one use to the next.
-const STREAMED_WEIGHTS: usize = 2 * 1024 * 1024;
 
 /// Columns that a task multiplies with at a time, at most.
 const GROUP: usize = 64;
@@ -91,8 +94,14 @@ impl Correlation<'_> {
         let tiles = self.inputs.count();
         let tile_points = self.sizes().point_planes() * self.row();
         let columns = self.packing.columns;
-        let block = (PRIVATE_POINTS / tile_points).min(PRIVATE_TILES[1]) / 6 * 6;
-        if block >= PRIVATE_TILES[0] && tiles >= 8 * block {
+        let sizes = self.sizes();
+        let mut block = (PRIVATE_POINTS / tile_points).min(PRIVATE_TILES);
+        if block >= 6 {
+            block -= block % 6;
+        }
+        let rows = block * sizes.point_planes() / sizes.weight_planes();
+        let weights_stay = self.packing.len() <= PRIVATE_WEIGHTS;
+        if rows >= PRIVATE_ROWS && weights_stay && tiles >= 8 * block {
             let mut blocks = tiles.div_ceil(block);
             if blocks < FEW_BLOCKS {
                 blocks = blocks.next_multiple_of(4);
@@ -230,9 +239,9 @@ impl Correlation<'_> {
                     a_stride: points.row,
                     b: packed[weight * packing.plane()..].as_ptr(),
                     b_panel: packing.panel(),
+                    ahead: packing.plane(),
                     out: products[point * plane..][..plane].as_mut_ptr(),
                     out_stride: row,
-                    streams: packing.len() > STREAMED_WEIGHTS,
                 };
                 // SAFETY: `current` is a level of this CPU; the operands hold all rows and columns, and nobody writes
                 // to points now.

@@ -58,7 +58,7 @@ impl Kernels {
     pub(super) fn current() -> &'static Self {
         match level() {
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 | Level::Avx512Bf16 => &avx512::KERNELS,
+            Level::Avx512 => &avx512::KERNELS,
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => &avx2::KERNELS,
             _ => &portable::KERNELS,
@@ -179,7 +179,6 @@ macro_rules! compile {
                 for first in (0..args.depth).step_by(CHUNK) {
                     let depth = CHUNK.min(args.depth - first);
                     for panel in 0..args.panels {
-                        let ahead = args.next_weights(panel, first, COLUMNS);
                         let mut row = 0;
                         while row < args.rows {
                             let rows = tile_rows(args.rows - row, ROWS);
@@ -187,7 +186,7 @@ macro_rules! compile {
                             // SAFETY: as the caller promises.
                             unsafe {
                                 match rows {
-                                    $($row => product_tile::<L, $row, $vectors>(args, at, terms, ahead),)+
+                                    $($row => product_tile::<L, $row, $vectors>(args, at, terms),)+
                                     _ => unreachable!("a tile has at most {ROWS} rows"),
                                 }
                             }

@@ -1,13 +1,13 @@
-//! Winograd's convolution for 3x3 kernels with stride 1: 2.25 or 4 times fewer multiplications than its definition.
+//! Winograd's convolution for 3x3 kernels, with 1.4 to 4 times fewer multiplications than its definition.
 //!
 //! Activations are `[N, H, W, C]`, weights and their gradients `[O, C, 3, 3]`, all contiguous. A tile of the input is
-//! transformed to 16 or 36 points, at which the convolution is a product of matrices, tiles by channels with channels by
-//! filters; the products are transformed back to a tile of the output. The data gradient is the same with the filters
-//! turned and transposed; the weight gradient sums products of points over all tiles.
+//! transformed to 16 or 36 points, 25 or 81 with stride 2, at which the convolution is a product of matrices, tiles by
+//! channels with channels by filters; the products are transformed back to a tile of the output. The data gradient is the
+//! same with the filters turned and transposed; the weight gradient sums products of points over all tiles.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `transform` | the matrices of the algorithms |
+//! | `transform`, `strided` | the matrices of the algorithms for strides 1 and 2 |
 //! | `tiles`, `weights` | transforms of a tile and of a filter |
 //! | `products` | products at one point |
 //! | `kernels` | all of these for every SIMD level |
@@ -15,7 +15,8 @@
 //! | `pack`, `correlate`, `weight_gradient` | the work cut into tasks |
 //!
 //! The errors of single outputs are larger than those of a direct convolution, since numbers are added that cancel: on
-//! normally distributed data by a factor of about 1 for [`Tile::Two`] and of 2 to 3 for [`Tile::Four`].
+//! normally distributed data by a factor of about 1 for [`Tile::Two`] and for both tiles with stride 2, and of 2 to 3 for
+//! [`Tile::Four`] with stride 1.
 //!
 //! Results don't depend on the number of threads, to the bit; between SIMD levels they may. Weights have to be packed
 //! and used at the same level.
@@ -46,13 +47,14 @@ pub use super::conv::{Direction, Finish};
 /// Size of the output's tiles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Tile {
-    /// F(2x2, 3x3): 16 multiplications for 4 outputs instead of 36.
+    /// F(2x2, 3x3): 16 multiplications for 4 outputs instead of 36; 25 with stride 2.
     Two,
-    /// F(4x4, 3x3): 36 multiplications for 16 outputs instead of 144.
+    /// F(4x4, 3x3): 36 multiplications for 16 outputs instead of 144; 81 with stride 2.
     Four,
 }
 
-/// Whether the algorithm can compute a convolution: 3x3, stride 1, dilation 1, one group, padding of at most 2.
+/// Whether the algorithm can compute a convolution: 3x3, stride 1 or 2 in both dimensions, dilation 1, one group, padding
+/// of at most 2.
 ///
 /// ```
 /// use tallow_kernels::channels_last::winograd;

@@ -1,14 +1,13 @@
 //! The products of one point's plane: tiles by channels with packed weights, and tiles summed over for gradients.
 //!
 //! As `channels_last::micro`, but with operands whose rows are evenly spaced, so that no table of pointers is built
-//! for each of the 16 or 36 points.
+//! for each of the points.
 
 #![allow(
     clippy::needless_range_loop,
     reason = "indices are those of the formulas"
 )]
 
-use super::pack::LINE;
 use crate::registers::Lanes;
 
 /// Terms of a sum that are added up from zero before they meet the rest: the error grows with their number.
@@ -32,12 +31,12 @@ pub(super) struct Product {
     pub(super) b: *const f32,
     /// Floats from one panel of `b` to the next.
     pub(super) b_panel: usize,
+    /// Floats from `b` to what will be multiplied with next: asked for early, since the cache of all cores is slow.
+    pub(super) ahead: usize,
     /// `rows` rows of `panels * columns` floats.
     pub(super) out: *mut f32,
     /// Floats from one row of `out` to the next.
     pub(super) out_stride: usize,
-    /// Whether the weights come out of memory, and are to be asked for ahead.
-    pub(super) streams: bool,
 }
 
 /// `out[i][j] (+)= sum over p of a[p][i] * b[p][j]`.
@@ -64,20 +63,6 @@ pub(super) struct Reduction {
     pub(super) accumulate: bool,
 }
 
-impl Product {
-    /// Where the weights start that come after those of a panel, `columns` wide, and a range of terms.
-    #[inline(always)]
-    pub(super) fn next_weights(&self, panel: usize, first: usize, columns: usize) -> *const f32 {
-        let (panel, first) = match panel + 1 {
-            _ if !self.streams => (panel, first),
-            next if next < self.panels => (next, first),
-            _ if first + CHUNK < self.depth => (0, first + CHUNK),
-            _ => (0, 0),
-        };
-        self.b.wrapping_add(panel * self.b_panel + first * columns)
-    }
-}
-
 /// Rows of the next register tile where `left` are left: no tile is so low that it waits for its own sums.
 #[inline(always)]
 pub(super) fn tile_rows(left: usize, most: usize) -> usize {
@@ -90,26 +75,27 @@ pub(super) fn tile_rows(left: usize, most: usize) -> usize {
     }
 }
 
-/// `sums[i][j] += a[i * spacing] * b[j]`, once for each of `depth` steps along `a` and `b`; `ahead` is asked for at the
-/// same pace.
+/// `sums[i][j] += a[i * spacing] * b[j]`, once for each of `depth` steps along `a` and `b`.
+///
+/// Where `AHEAD`, asks for what lies `ahead` of `b` to be brought into the cache meanwhile.
 #[inline(always)]
-unsafe fn multiply<L: Lanes, const ROWS: usize, const VECTORS: usize>(
+unsafe fn multiply<L: Lanes, const ROWS: usize, const VECTORS: usize, const AHEAD: bool>(
     depth: usize,
     (mut a, spacing, a_step): (*const f32, usize, usize),
-    (mut b, b_step): (*const f32, usize),
-    mut ahead: *const f32,
+    (mut b, b_step, ahead): (*const f32, usize, usize),
 ) -> [[L::Vector; VECTORS]; ROWS] {
     // SAFETY: the caller has the level, and pointers that are valid for all steps.
     unsafe {
         let mut sums = [[L::splat(0.0); VECTORS]; ROWS];
         for _ in 0..depth {
-            for line in (0..VECTORS * L::COUNT).step_by(LINE) {
-                L::prefetch(ahead.wrapping_add(line));
-            }
-            ahead = ahead.wrapping_add(b_step);
             let mut columns = [L::splat(0.0); VECTORS];
             for j in 0..VECTORS {
                 columns[j] = L::load(b.add(j * L::COUNT));
+            }
+            if AHEAD {
+                for line in (0..VECTORS * L::COUNT).step_by(16) {
+                    L::prefetch(b.wrapping_add(ahead + line));
+                }
             }
             for i in 0..ROWS {
                 let value = L::splat(*a.add(i * spacing));
@@ -154,14 +140,17 @@ pub(super) unsafe fn product_tile<L: Lanes, const ROWS: usize, const VECTORS: us
     args: &Product,
     (row, panel): (usize, usize),
     (first, depth): (usize, usize),
-    ahead: *const f32,
 ) {
     let columns = VECTORS * L::COUNT;
     // SAFETY: inside the operands that the caller's fields describe.
     unsafe {
         let a = args.a.add(row * args.a_stride + first);
         let b = args.b.add(panel * args.b_panel + first * columns);
-        let sums = multiply::<L, ROWS, VECTORS>(depth, (a, args.a_stride, 1), (b, columns), ahead);
+        let sums = multiply::<L, ROWS, VECTORS, true>(
+            depth,
+            (a, args.a_stride, 1),
+            (b, columns, args.ahead),
+        );
         let out = args.out.add(row * args.out_stride + panel * columns);
         store::<L, ROWS, VECTORS>(&sums, out, args.out_stride, first > 0);
     }
@@ -175,8 +164,11 @@ pub(super) unsafe fn reduction_tile<L: Lanes, const ROWS: usize, const VECTORS: 
 ) {
     // SAFETY: inside the operands that the caller's fields describe.
     unsafe {
-        let (a, b) = ((args.a.add(row), 1, args.a_stride), (args.b, args.b_stride));
-        let sums = multiply::<L, ROWS, VECTORS>(args.depth, a, b, args.b);
+        let (a, b) = (
+            (args.a.add(row), 1, args.a_stride),
+            (args.b, args.b_stride, 0),
+        );
+        let sums = multiply::<L, ROWS, VECTORS, false>(args.depth, a, b);
         let out = args.out.add(row * args.out_stride);
         store::<L, ROWS, VECTORS>(&sums, out, args.out_stride, args.accumulate);
     }
