@@ -124,6 +124,8 @@ impl Lanes for Portable {
     }
 }
 
+#[cfg(test)]
+pub(crate) use crate::channels_last::pairs::PortablePairs;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::{Avx2, Avx512, Avx512Bf16};
 

@@ -110,6 +110,10 @@ impl Micro {
 
     /// The kernels of the level in force for operands that were rounded to bfloat16: of pairs, where it has them.
     pub(crate) fn bf16() -> &'static Self {
+        #[cfg(test)]
+        if super::pairs::forced() {
+            return &portable_pairs::MICRO;
+        }
         #[cfg(target_arch = "x86_64")]
         if bf16::has_pairs() {
             return &avx512_bf16::MICRO;
@@ -279,7 +283,7 @@ unsafe fn reduction<L: Lanes, const ROWS: usize, const VECTORS: usize>(args: &Re
 }
 
 /// As [`reduction`], of pairs: a pixel's number and the next pixel's are brought together on the way into a register.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(test, target_arch = "x86_64"))]
 #[inline(always)]
 unsafe fn reduction_of_pairs<L: Lanes, const ROWS: usize, const VECTORS: usize>(args: &Reduction) {
     // SAFETY: the caller has the level, and the fields are valid for the tile.
@@ -368,6 +372,9 @@ macro_rules! compile {
 }
 
 compile!(portable, Portable, reduction, pairs: false, rows: [1 2 3 4], vectors: 1,);
+
+#[cfg(test)]
+compile!(portable_pairs, PortablePairs, reduction_of_pairs, pairs: true, rows: [1 2 3 4], vectors: 1,);
 
 #[cfg(target_arch = "x86_64")]
 compile!(

@@ -20,6 +20,8 @@ pub mod conv;
 pub mod layout;
 pub(crate) mod micro;
 pub mod norm;
+#[cfg(test)]
+pub(crate) mod pairs;
 pub mod pointwise;
 pub mod pool;
 pub mod winograd;
