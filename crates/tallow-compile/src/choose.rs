@@ -23,43 +23,52 @@ pub(crate) struct ByShape {
 
 impl Choices for ByShape {
     fn convolution(&mut self, site: &ConvolutionSite) -> Algorithm {
-        let winograd = self.winograd && suits_winograd(site);
-        // Twice the products at a time are more than Winograd's algorithm saves with stride 2, and fewer with stride 1.
-        if self.bf16 && !(winograd && site.geometry.stride == [1, 1]) {
-            return Algorithm::Bf16;
-        }
-        if !winograd {
-            return Algorithm::Direct;
-        }
-        Algorithm::Winograd(if streams_weights(site) {
-            Tile::Two
-        } else {
-            Tile::Four
-        })
+        let fastest = |candidates: Vec<Algorithm>| {
+            let cost = |algorithm: &Algorithm| cost(site, *algorithm);
+            let costs = candidates.iter().map(cost).zip(&candidates);
+            let least = costs.min_by(|(a, _), (b, _)| a.total_cmp(b));
+            least.map_or(Algorithm::Direct, |(_, algorithm)| *algorithm)
+        };
+        fastest(candidates(site, *self))
     }
 }
 
-/// Fewer channels than this leave more work in the transforms than the products save.
-const LEAST_CHANNELS: usize = 32;
-
-fn suits_winograd(site: &ConvolutionSite) -> bool {
+/// Nanoseconds that a convolution takes by an algorithm, roughly: what two cores with AVX2 were seen to take. Only
+/// the order of the algorithms matters, and it must depend on the shape alone, since the algorithm decides the last
+/// bits.
+fn cost(site: &ConvolutionSite, algorithm: Algorithm) -> f64 {
+    /// Multiply-adds a nanosecond.
+    const RATE: f64 = 75.0;
+    /// Nanoseconds a value of a tile's transform, in and out.
+    const VALUE: f64 = 0.35;
+    /// Bytes a nanosecond of weights that are read, and that are packed.
+    const READ: f64 = 25.0;
+    const PACK: f64 = 9.0;
     let geometry = &site.geometry;
     let [height, width] = geometry.out_size();
-    let wide = geometry.in_channels.min(geometry.out_channels) >= LEAST_CHANNELS;
-    // Transforming the weights costs as much as that many pixels; packed once, it costs nothing.
-    let enough = !site.packs || geometry.batch * height * width >= 32;
-    wide && enough && winograd::suits(geometry)
-}
-
-/// Whether F(4x4) would spend its time on reading transformed weights, 36 numbers a pair of channels: few tiles, and more
-/// weights than a cache holds.
-fn streams_weights(site: &ConvolutionSite) -> bool {
-    let geometry = &site.geometry;
-    let tiles = geometry.out_size().map(|size| size.div_ceil(4));
-    let weights = 36 * geometry.in_channels * geometry.out_channels;
-    site.phase != Phase::BackwardWeight
-        && geometry.batch * tiles[0] * tiles[1] < 16
-        && weights > 4 << 20
+    let images = geometry.batch as f64;
+    let pairs = (geometry.in_channels * geometry.out_channels / geometry.groups) as f64;
+    let [kernel_height, kernel_width] = geometry.kernel;
+    let taps = (kernel_height * kernel_width) as f64;
+    let weights = |planes: f64| {
+        let bytes = 4.0 * planes * pairs;
+        bytes / READ + if site.packs { bytes / PACK } else { 0.0 }
+    };
+    let products = images * (height * width) as f64 * taps * pairs / RATE;
+    match algorithm {
+        Algorithm::Winograd(tile) => {
+            let (outputs, stride) = (tile.outputs(), geometry.stride[0]);
+            // With stride 2 the middle tap meets as many points as outputs, all with the same weights.
+            let points = (stride * outputs + if stride == 1 { 2 } else { 1 }).pow(2) as f64;
+            let planes = (outputs + 2).pow(2) as f64;
+            let tiles = images * (height.div_ceil(outputs) * width.div_ceil(outputs)) as f64;
+            let channels = (geometry.in_channels + geometry.out_channels) as f64;
+            1.12 * tiles * points * pairs / RATE + VALUE * tiles * points * channels + weights(planes)
+        }
+        Algorithm::Bf16 => 0.6 * products + weights(taps / 2.0),
+        _ if site.phase == Phase::BackwardWeight => 1.3 * products + weights(taps),
+        _ => 1.1 * products + weights(taps),
+    }
 }
 
 /// Every algorithm that can compute a convolution.

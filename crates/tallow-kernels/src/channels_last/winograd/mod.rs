@@ -53,6 +53,16 @@ pub enum Tile {
     Four,
 }
 
+impl Tile {
+    /// Rows and columns of outputs.
+    pub fn outputs(self) -> usize {
+        match self {
+            Self::Two => 2,
+            Self::Four => 4,
+        }
+    }
+}
+
 /// Whether the algorithm can compute a convolution: 3x3, stride 1 or 2 in both dimensions, dilation 1, one group, padding
 /// of at most 2.
 ///
