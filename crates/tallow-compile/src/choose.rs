@@ -44,30 +44,40 @@ fn cost(site: &ConvolutionSite, algorithm: Algorithm) -> f64 {
     /// Bytes a nanosecond of weights that are read, and that are packed.
     const READ: f64 = 25.0;
     const PACK: f64 = 9.0;
+    /// Nanoseconds to transform a weight that doesn't leave the core's cache, for so many tiles.
+    const UNPACKED: f64 = 0.3;
+    const UNPACKED_TILES: f64 = 32.0;
     let geometry = &site.geometry;
     let [height, width] = geometry.out_size();
     let images = geometry.batch as f64;
     let pairs = (geometry.in_channels * geometry.out_channels / geometry.groups) as f64;
     let [kernel_height, kernel_width] = geometry.kernel;
     let taps = (kernel_height * kernel_width) as f64;
-    let weights = |planes: f64| {
+    let weights = |planes: f64, packs: bool| {
         let bytes = 4.0 * planes * pairs;
-        bytes / READ + if site.packs { bytes / PACK } else { 0.0 }
+        bytes / READ + if packs { bytes / PACK } else { 0.0 }
     };
     let products = images * (height * width) as f64 * taps * pairs / RATE;
     match algorithm {
-        Algorithm::Winograd(tile) => {
+        Algorithm::Winograd(tile) | Algorithm::WinogradUnpacked(tile) => {
             let (outputs, stride) = (tile.outputs(), geometry.stride[0]);
             // With stride 2 the middle tap meets as many points as outputs, all with the same weights.
             let points = (stride * outputs + if stride == 1 { 2 } else { 1 }).pow(2) as f64;
             let planes = (outputs + 2).pow(2) as f64;
             let tiles = images * (height.div_ceil(outputs) * width.div_ceil(outputs)) as f64;
             let channels = (geometry.in_channels + geometry.out_channels) as f64;
-            1.12 * tiles * points * pairs / RATE + VALUE * tiles * points * channels + weights(planes)
+            let work = 1.12 * points * pairs / RATE + VALUE * points * channels;
+            let weights = match algorithm {
+                Algorithm::WinogradUnpacked(_) => {
+                    planes * pairs * UNPACKED * (tiles / UNPACKED_TILES).ceil()
+                }
+                _ => weights(planes, site.packs),
+            };
+            tiles * work + weights
         }
-        Algorithm::Bf16 => 0.6 * products + weights(taps / 2.0),
-        _ if site.phase == Phase::BackwardWeight => 1.3 * products + weights(taps),
-        _ => 1.1 * products + weights(taps),
+        Algorithm::Bf16 => 0.6 * products + weights(taps / 2.0, site.packs),
+        _ if site.phase == Phase::BackwardWeight => 1.3 * products + weights(taps, false),
+        _ => 1.1 * products + weights(taps, site.packs),
     }
 }
 
@@ -82,6 +92,13 @@ fn candidates(site: &ConvolutionSite, allowed: ByShape) -> Vec<Algorithm> {
             Algorithm::Winograd(Tile::Two),
             Algorithm::Winograd(Tile::Four),
         ]);
+        let unpacked = site.packs && site.phase != Phase::BackwardWeight;
+        if unpacked && site.geometry.stride == [1, 1] {
+            candidates.extend([
+                Algorithm::WinogradUnpacked(Tile::Two),
+                Algorithm::WinogradUnpacked(Tile::Four),
+            ]);
+        }
     }
     candidates
 }
@@ -170,6 +187,8 @@ fn name(algorithm: Algorithm) -> &'static str {
         Algorithm::Direct => "direct",
         Algorithm::Winograd(Tile::Two) => "winograd2",
         Algorithm::Winograd(Tile::Four) => "winograd4",
+        Algorithm::WinogradUnpacked(Tile::Two) => "winograd2-unpacked",
+        Algorithm::WinogradUnpacked(Tile::Four) => "winograd4-unpacked",
         Algorithm::Bf16 => "bf16",
         _ => "other",
     }
@@ -180,6 +199,8 @@ fn parse(name: &str) -> Option<Algorithm> {
         "direct" => Algorithm::Direct,
         "winograd2" => Algorithm::Winograd(Tile::Two),
         "winograd4" => Algorithm::Winograd(Tile::Four),
+        "winograd2-unpacked" => Algorithm::WinogradUnpacked(Tile::Two),
+        "winograd4-unpacked" => Algorithm::WinogradUnpacked(Tile::Four),
         "bf16" => Algorithm::Bf16,
         _ => return None,
     })
@@ -239,7 +260,7 @@ impl<'s> Trial<'s> {
         let mut start = Instant::now();
         if self.site.phase != Phase::BackwardWeight {
             conv::pack(g, direction, algorithm, &self.w, &mut packed).ok()?;
-            if !self.site.packs {
+            if !self.site.packs || !algorithm.packs() {
                 start = Instant::now();
             }
         }

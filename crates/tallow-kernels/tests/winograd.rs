@@ -73,6 +73,7 @@ struct Case {
 struct Results {
     y: Vec<f32>,
     finished: Vec<f32>,
+    unpacked: [Vec<f32>; 2],
     dx: Vec<f32>,
     added: Vec<f32>,
     dw: Vec<f32>,
@@ -111,6 +112,16 @@ impl Case {
         y
     }
 
+    /// The finished output and the gradient with an addend, from weights as they are.
+    fn unpacked(&self, tile: Tile, finish: &Finish, workspace: &Workspace) -> [Vec<f32>; 2] {
+        let (g, w) = (&self.geometry, &self.w);
+        let (mut y, mut dx) = (vec![f32::NAN; self.dy.len()], vec![f32::NAN; self.x.len()]);
+        winograd::forward_unpacked(g, tile, &self.x, w, finish, &mut y, workspace).unwrap();
+        let add = Some(&self.add[..]);
+        winograd::backward_input_unpacked(g, tile, w, &self.dy, add, &mut dx, workspace).unwrap();
+        [y, dx]
+    }
+
     fn run(&self, tile: Tile) -> Results {
         let workspace = &dirty_workspace();
         let g = &self.geometry;
@@ -130,6 +141,7 @@ impl Case {
         Results {
             y: self.forward(tile, &Finish::default(), workspace),
             finished: self.forward(tile, &finish, workspace),
+            unpacked: self.unpacked(tile, &finish, workspace),
             dx,
             added,
             dw,
@@ -137,7 +149,7 @@ impl Case {
     }
 
     /// The results of plain loops.
-    fn expected(&self) -> [(&'static str, Vec<f64>); 5] {
+    fn expected(&self) -> [(&'static str, Vec<f64>); 7] {
         let g = &self.geometry;
         let x = channels_first(&self.x, g.in_channels, g.in_size);
         let dy = channels_first(&self.dy, g.out_channels, g.out_size());
@@ -149,25 +161,36 @@ impl Case {
             let sum = y + f64::from(*r) + f64::from(*b);
             sum.clamp(f64::from(CLAMP[0]), f64::from(CLAMP[1]))
         });
-        let finished = finished.collect();
+        let finished: Vec<f64> = finished.collect();
         let dx = reference::backward_input(g, &self.w, &dy);
         let dx = channels_last(&dx, g.in_channels, g.in_size);
         let added = dx.iter().zip(&self.add).map(|(dx, a)| dx + f64::from(*a));
-        let added = added.collect();
+        let added: Vec<f64> = added.collect();
         let dw = reference::backward_weight(g, &x, &dy);
         [
             ("y", y),
-            ("finished y", finished),
+            ("finished y", finished.clone()),
             ("dx", dx),
-            ("dx and an addend", added),
+            ("dx and an addend", added.clone()),
             ("dw", dw),
+            ("finished y of raw weights", finished),
+            ("dx and an addend of raw weights", added),
         ]
     }
 }
 
 impl Results {
-    fn all(&self) -> [&[f32]; 5] {
-        [&self.y, &self.finished, &self.dx, &self.added, &self.dw]
+    fn all(&self) -> [&[f32]; 7] {
+        let [y, dx] = &self.unpacked;
+        [
+            &self.y,
+            &self.finished,
+            &self.dx,
+            &self.added,
+            &self.dw,
+            y,
+            dx,
+        ]
     }
 }
 
@@ -205,7 +228,7 @@ fn check_errors(expected: &[(&str, Vec<f64>)], results: &Results, of: &str) {
         assert_eq!(found.len(), expected.len());
         // A clamp takes the numbers down, not the errors.
         let scale = match *name {
-            "finished y" => largest(&sums.1),
+            "finished y" | "finished y of raw weights" => largest(&sums.1),
             _ => largest(expected),
         };
         let errors = found.iter().zip(expected);
@@ -321,7 +344,7 @@ fn rms_error(found: &[f32], expected: &[f64]) -> f64 {
 fn errors_of_long_sums_stay_small() {
     for (stride, in_size, bounds) in [(1, [16, 16], [5e-7, 1.5e-6]), (2, [32, 32], [5e-7, 5e-7])] {
         let case = Case::new(strided(stride, (4, 128, in_size, 32), [1, 1]));
-        let [(_, y), _, (_, dx), _, (_, dw)] = case.expected();
+        let [(_, y), _, (_, dx), _, (_, dw), ..] = case.expected();
         for (tile, bound) in TILES.into_iter().zip(bounds) {
             let results = with_level(Level::detected(), || case.run(tile));
             let pairs = [

@@ -27,15 +27,23 @@ fn geometry(site: &Site<'_>, op: &Conv2d, x: &[usize], weight: &[usize]) -> Resu
     .map_err(|error| site.kernel_error(error))
 }
 
-/// The call that packs the weight, input number 1.
-fn pack(geometry: Conv2dGeometry, direction: Direction, algorithm: Algorithm) -> Pack {
-    Pack {
+/// Adds the call that packs the weight, input number 1, if the algorithm has it packed.
+fn packing(
+    lowered: Lowered,
+    geometry: Conv2dGeometry,
+    direction: Direction,
+    algorithm: Algorithm,
+) -> Lowered {
+    if !algorithm.packs() {
+        return lowered;
+    }
+    lowered.packing(Pack {
         input: 1,
         len: conv::packed_len(&geometry, direction, algorithm),
         run: super::kernel(move |io| {
             conv::pack(&geometry, direction, algorithm, io.floats(0), io.out)
         }),
-    }
+    })
 }
 
 pub(super) fn conv2d(site: &Site<'_>, op: &Conv2d, choices: &mut dyn Choices) -> Result<Lowered> {
@@ -57,7 +65,7 @@ pub(super) fn fused(
     let algorithm = choices.convolution(&ConvolutionSite {
         geometry,
         phase: Phase::Forward,
-        packs: true,
+        packs: site.packs,
     });
     let (bias, residual) = (op.bias, op.residual);
     let bounds = bounds(op.activation);
@@ -78,7 +86,8 @@ pub(super) fn fused(
             io.workspace,
         )
     };
-    Ok(Lowered::new(run).packing(pack(geometry, Direction::Forward, algorithm)))
+    let lowered = Lowered::new(run);
+    Ok(packing(lowered, geometry, Direction::Forward, algorithm))
 }
 
 /// What an activation clamps to.
@@ -102,7 +111,7 @@ pub(super) fn backward_input(
     let algorithm = choices.convolution(&ConvolutionSite {
         geometry,
         phase: Phase::BackwardInput,
-        packs: true,
+        packs: site.packs,
     });
     let add = grad.add;
     let run = move |io: &mut super::Io<'_>| {
@@ -110,7 +119,13 @@ pub(super) fn backward_input(
         let (dy, packed) = (io.floats(0), io.floats(1));
         conv::backward_input(&geometry, algorithm, packed, dy, add, io.out, io.workspace)
     };
-    Ok(Lowered::new(run).packing(pack(geometry, Direction::BackwardInput, algorithm)))
+    let lowered = Lowered::new(run);
+    Ok(packing(
+        lowered,
+        geometry,
+        Direction::BackwardInput,
+        algorithm,
+    ))
 }
 
 /// From dy and x.

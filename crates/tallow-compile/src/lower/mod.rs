@@ -121,6 +121,8 @@ pub(crate) struct Site<'a> {
     pub(crate) inputs: Vec<&'a TensorType>,
     /// Whether products are to be computed by the CPU's instructions for bfloat16; their operands are rounded already.
     pub(crate) bf16: bool,
+    /// Whether weights are packed in every run, since they change.
+    pub(crate) packs: bool,
 }
 
 impl Site<'_> {

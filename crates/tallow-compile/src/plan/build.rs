@@ -124,6 +124,7 @@ impl<'g> Builder<'g> {
             node,
             inputs: inputs.collect(),
             bf16: context.bf16,
+            packs: !self.keep,
         };
         let Some(lowered) = lower::lower(&site, context)? else {
             return Ok(self.sources[node.inputs[0].0]);

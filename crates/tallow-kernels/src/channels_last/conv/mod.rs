@@ -50,6 +50,9 @@ pub enum Algorithm {
     Direct,
     /// [`winograd`], for geometries that [suit](winograd::suits) it.
     Winograd(Tile),
+    /// As [`Algorithm::Winograd`], with weights that [`pack`] leaves as they are: for weights that are different in every
+    /// call, where few pixels meet them. See [`winograd::forward_unpacked`].
+    WinogradUnpacked(Tile),
     /// As [`Algorithm::Direct`], of operands that are [rounded](crate::bf16::round) to bfloat16; products are summed in
     /// `f32`, to which bias, residual and addends are added as they are, and results are `f32`: the convolution of
     /// `torch.autocast`, less the rounding of its result.
@@ -61,6 +64,11 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
+    /// Whether [`pack`] brings weights into another order; otherwise they can be given as they are.
+    pub fn packs(self) -> bool {
+        !matches!(self, Self::WinogradUnpacked(_))
+    }
+
     /// What the kernels of this file read.
     fn operands(self, geometry: &Conv2dGeometry, direction: Direction) -> Operands {
         match self {
@@ -96,6 +104,7 @@ pub struct Finish<'a> {
 pub fn packed_len(geometry: &Conv2dGeometry, direction: Direction, algorithm: Algorithm) -> usize {
     match algorithm {
         Algorithm::Winograd(tile) => winograd::packed_len(geometry, direction, tile),
+        Algorithm::WinogradUnpacked(_) => winograd::weight_len(geometry),
         Algorithm::Direct | Algorithm::Bf16 => {
             let operands = algorithm.operands(geometry, direction);
             Correlations::new(&operands.geometry, direction).packed_len(operands.micro.columns)
@@ -130,6 +139,10 @@ pub fn pack(
         packed,
         packed_len(geometry, direction, algorithm),
     )?;
+    if let Algorithm::WinogradUnpacked(_) = algorithm {
+        packed.copy_from_slice(w);
+        return Ok(());
+    }
     let operands = algorithm.operands(geometry, direction);
     let copy = operands.weights(w, Workspace::global())?;
     let correlations = Correlations::new(&operands.geometry, direction);
@@ -172,8 +185,14 @@ pub fn forward(
     y: &mut [f32],
     workspace: &Workspace,
 ) -> Result<()> {
-    if let Algorithm::Winograd(tile) = algorithm {
-        return winograd::forward(geometry, tile, x, packed, finish, y, workspace);
+    match algorithm {
+        Algorithm::Winograd(tile) => {
+            return winograd::forward(geometry, tile, x, packed, finish, y, workspace);
+        }
+        Algorithm::WinogradUnpacked(tile) => {
+            return winograd::forward_unpacked(geometry, tile, x, packed, finish, y, workspace);
+        }
+        Algorithm::Direct | Algorithm::Bf16 => {}
     }
     const KERNEL: &str = "channels_last::conv2d";
     let sizes = Sizes::new(geometry)?;
@@ -223,8 +242,16 @@ pub fn backward_input(
     dx: &mut [f32],
     workspace: &Workspace,
 ) -> Result<()> {
-    if let Algorithm::Winograd(tile) = algorithm {
-        return winograd::backward_input(geometry, tile, packed, dy, add, dx, workspace);
+    match algorithm {
+        Algorithm::Winograd(tile) => {
+            return winograd::backward_input(geometry, tile, packed, dy, add, dx, workspace);
+        }
+        Algorithm::WinogradUnpacked(tile) => {
+            return winograd::backward_input_unpacked(
+                geometry, tile, packed, dy, add, dx, workspace,
+            );
+        }
+        Algorithm::Direct | Algorithm::Bf16 => {}
     }
     const KERNEL: &str = "channels_last::conv2d_backward_input";
     let sizes = Sizes::new(geometry)?;
@@ -279,7 +306,7 @@ pub fn backward_weight(
     dw: &mut [f32],
     workspace: &Workspace,
 ) -> Result<()> {
-    if let Algorithm::Winograd(tile) = algorithm {
+    if let Algorithm::Winograd(tile) | Algorithm::WinogradUnpacked(tile) = algorithm {
         return winograd::backward_weight(geometry, tile, x, dy, dw, workspace);
     }
     const KERNEL: &str = "channels_last::conv2d_backward_weight";

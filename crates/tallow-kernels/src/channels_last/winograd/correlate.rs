@@ -6,7 +6,7 @@
 
 use super::Finish;
 use super::kernels::Kernels;
-use super::pack::{LINE, Packing};
+use super::pack::{Filters, LINE, Packing};
 use super::products::Product;
 use super::tiles::{MAX_LANES, ToOutputs, ToPoints};
 use super::tiling::Tiling;
@@ -47,19 +47,19 @@ pub(super) struct Correlation<'a> {
     /// The same tiles, of what is written.
     pub(super) outputs: Tiling,
     pub(super) source: &'a [f32],
-    pub(super) packed: &'a [f32],
+    pub(super) filters: Filters<'a>,
     pub(super) finish: Finish<'a>,
 }
 
 /// Points of tiles `first..first + tiles`, `[point][tile][row]`.
 #[derive(Clone, Copy)]
-struct Points<'a> {
-    first: usize,
+pub(super) struct Points<'a> {
+    pub(super) first: usize,
     /// Floats of a tile at a point.
-    row: usize,
+    pub(super) row: usize,
     /// Floats from one point to the next.
-    plane: usize,
-    values: SharedMut<'a>,
+    pub(super) plane: usize,
+    pub(super) values: SharedMut<'a>,
 }
 
 /// How the work is cut.
@@ -81,12 +81,16 @@ impl Correlation<'_> {
         }
         let mut zeros = workspace.take(self.packing.depth);
         zeros.fill(0.0);
-        let plan = self.plan();
         let out = SharedMut::new(out);
+        let packed = match self.filters {
+            Filters::Packed(packed) => packed,
+            Filters::Raw(w) => return self.run_unpacked(w, &zeros, out, workspace),
+        };
+        let plan = self.plan();
         if plan.private {
-            self.run_private(&plan, &zeros, out, workspace);
+            self.run_private(&plan, packed, &zeros, out, workspace);
         } else {
-            self.run_shared(&plan, &zeros, out, workspace);
+            self.run_shared(&plan, packed, &zeros, out, workspace);
         }
     }
 
@@ -130,70 +134,99 @@ impl Correlation<'_> {
     }
 
     /// Every task takes a block of tiles from inputs to outputs.
-    fn run_private(&self, plan: &Plan, zeros: &[f32], out: SharedMut, workspace: &Workspace) {
+    fn run_private(
+        &self,
+        plan: &Plan,
+        packed: &[f32],
+        zeros: &[f32],
+        out: SharedMut,
+        workspace: &Workspace,
+    ) {
         let tiles = self.inputs.count();
         let groups = self.packing.panels().div_ceil(plan.panels);
         parallel::for_each(tiles.div_ceil(plan.tiles), 1, (), |block, ()| {
             let first = block * plan.tiles;
             let block = first..tiles.min(first + plan.tiles);
-            let mut values = workspace.take(self.points_len(plan));
-            let points = self.points(plan, first, &mut values);
+            let mut values = workspace.take(self.points_len(plan.points));
+            let points = self.points(plan.points, first, &mut values);
             for tile in block.clone() {
                 self.transform(tile, points, zeros);
             }
             for group in 0..groups {
-                self.multiply(plan, points, block.clone(), group, out, workspace);
+                self.multiply(plan, packed, points, block.clone(), group, out, workspace);
             }
         });
     }
 
     /// Tasks find the points of many tiles together, then take blocks of tiles and channels.
-    fn run_shared(&self, plan: &Plan, zeros: &[f32], out: SharedMut, workspace: &Workspace) {
+    fn run_shared(
+        &self,
+        plan: &Plan,
+        packed: &[f32],
+        zeros: &[f32],
+        out: SharedMut,
+        workspace: &Workspace,
+    ) {
         let tiles = self.inputs.count();
         let groups = self.packing.panels().div_ceil(plan.panels);
-        let grain = parallel::grain(self.sizes().point_planes() * self.row());
-        let mut values = workspace.take(self.points_len(plan));
+        let mut values = workspace.take(self.points_len(plan.points));
         for first in (0..tiles).step_by(plan.points) {
-            let points = self.points(plan, first, &mut values);
+            let points = self.points(plan.points, first, &mut values);
             let end = tiles.min(first + plan.points);
-            parallel::for_each(end - first, grain, first..end, |_, range| {
-                for tile in range {
-                    self.transform(tile, points, zeros);
-                }
-            });
+            self.transform_all(first..end, points, zeros);
             let blocks = (end - first).div_ceil(plan.tiles);
             parallel::for_each(groups * blocks, 1, (), |item, ()| {
                 let (group, block) = (item / blocks, first + item % blocks * plan.tiles);
                 let block = block..end.min(block + plan.tiles);
-                self.multiply(plan, points, block, group, out, workspace);
+                self.multiply(plan, packed, points, block, group, out, workspace);
             });
         }
     }
 
-    fn sizes(&self) -> &'static Sizes {
+    pub(super) fn sizes(&self) -> &'static Sizes {
         &self.packing.algorithm.sizes
     }
 
     /// Floats of a tile at a point: the channels, rounded up to whole registers.
-    fn row(&self) -> usize {
+    pub(super) fn row(&self) -> usize {
         self.packing.depth.next_multiple_of(MAX_LANES)
     }
 
-    fn points_len(&self, plan: &Plan) -> usize {
-        self.sizes().point_planes() * (plan.points * self.row() + LINE)
+    pub(super) fn points_len(&self, tiles: usize) -> usize {
+        self.sizes().point_planes() * (tiles * self.row() + LINE)
     }
 
-    fn points<'a>(&self, plan: &Plan, first: usize, values: &'a mut [f32]) -> Points<'a> {
+    pub(super) fn points<'a>(
+        &self,
+        tiles: usize,
+        first: usize,
+        values: &'a mut [f32],
+    ) -> Points<'a> {
         Points {
             first,
             row: self.row(),
-            plane: plan.points * self.row() + LINE,
+            plane: tiles * self.row() + LINE,
             values: SharedMut::new(values),
         }
     }
 
+    /// Finds the points of tiles, in tasks.
+    pub(super) fn transform_all(
+        &self,
+        tiles: std::ops::Range<usize>,
+        points: Points,
+        zeros: &[f32],
+    ) {
+        let grain = parallel::grain(self.sizes().point_planes() * self.row());
+        parallel::for_each(tiles.len(), grain, tiles, |_, range| {
+            for tile in range {
+                self.transform(tile, points, zeros);
+            }
+        });
+    }
+
     /// Finds the points of a tile.
-    fn transform(&self, tile: usize, points: Points, zeros: &[f32]) {
+    pub(super) fn transform(&self, tile: usize, points: Points, zeros: &[f32]) {
         let sizes = self.sizes();
         let len = (sizes.point_planes() - 1) * points.plane + points.row;
         let args = ToPoints {
@@ -212,6 +245,7 @@ impl Correlation<'_> {
     fn multiply(
         &self,
         plan: &Plan,
+        packed: &[f32],
         points: Points,
         block: std::ops::Range<usize>,
         group: usize,
@@ -225,7 +259,7 @@ impl Correlation<'_> {
         let plane = block.len() * row + LINE;
         let sizes = self.sizes();
         let mut products = workspace.take(sizes.point_planes() * plane);
-        let packed = &self.packed[first * packing.panel()..][..panels * packing.panel()];
+        let packed = &packed[first * packing.panel()..][..panels * packing.panel()];
         let kernels = Kernels::current();
         let from = (block.start - points.first) * points.row;
         let len = (block.len() - 1) * points.row + packing.depth;
@@ -242,6 +276,7 @@ impl Correlation<'_> {
                     ahead: packing.plane(),
                     out: products[point * plane..][..plane].as_mut_ptr(),
                     out_stride: row,
+                    accumulate: false,
                 };
                 // SAFETY: `current` is a level of this CPU; the operands hold all rows and columns, and nobody writes
                 // to points now.
@@ -261,7 +296,7 @@ impl Correlation<'_> {
     }
 
     /// Transforms a tile of products to outputs.
-    fn store(
+    pub(super) fn store(
         &self,
         tile: usize,
         (products, plane): (&[f32], usize),

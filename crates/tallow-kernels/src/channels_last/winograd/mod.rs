@@ -12,7 +12,7 @@
 //! | `products` | products at one point |
 //! | `kernels` | all of these for every SIMD level |
 //! | `tiling` | where tiles lie in the images |
-//! | `pack`, `correlate`, `weight_gradient` | the work cut into tasks |
+//! | `pack`, `correlate`, `unpacked`, `weight_gradient` | the work cut into tasks |
 //!
 //! The errors of single outputs are larger than those of a direct convolution, since numbers are added that cancel: on
 //! normally distributed data by a factor of about 1 for [`Tile::Two`] and for both tiles with stride 2, and of 2 to 3 for
@@ -29,6 +29,7 @@ mod strided;
 mod tiles;
 mod tiling;
 mod transform;
+mod unpacked;
 mod weight_gradient;
 mod weights;
 
@@ -37,7 +38,7 @@ use crate::error::{Error, Result, check_len};
 use crate::workspace::Workspace;
 use correlate::Correlation;
 use kernels::Kernels;
-use pack::Packing;
+use pack::{Filters, Packing};
 use tiling::Tiling;
 use transform::Sizes;
 use weight_gradient::WeightGradient;
@@ -146,11 +147,49 @@ pub fn forward(
     y: &mut [f32],
     workspace: &Workspace,
 ) -> Result<()> {
+    forward_by(
+        geometry,
+        tile,
+        x,
+        Filters::Packed(packed),
+        finish,
+        y,
+        workspace,
+    )
+}
+
+/// As [`forward`] with the weights as they are, `w: [O, C, 3, 3]`: each is transformed by the task that multiplies with
+/// it. For weights that are different in every call, where few tiles meet them: what is packed would lie in memory, and
+/// be waited for.
+///
+/// # Errors
+/// As for [`pack`].
+pub fn forward_unpacked(
+    geometry: &Conv2dGeometry,
+    tile: Tile,
+    x: &[f32],
+    w: &[f32],
+    finish: &Finish,
+    y: &mut [f32],
+    workspace: &Workspace,
+) -> Result<()> {
+    forward_by(geometry, tile, x, Filters::Raw(w), finish, y, workspace)
+}
+
+fn forward_by(
+    geometry: &Conv2dGeometry,
+    tile: Tile,
+    x: &[f32],
+    filters: Filters<'_>,
+    finish: &Finish,
+    y: &mut [f32],
+    workspace: &Workspace,
+) -> Result<()> {
     const KERNEL: &str = "winograd_forward";
     let packing = Packing::new(geometry, Direction::Forward, tile);
     check_geometry(KERNEL, geometry)?;
     check_len(KERNEL, "x", x, input_len(geometry))?;
-    check_len(KERNEL, "packed", packed, packing.len())?;
+    filters.check(KERNEL, geometry, &packing)?;
     check_len(KERNEL, "y", y, output_len(geometry))?;
     if let Some(bias) = finish.bias {
         check_len(KERNEL, "bias", bias, geometry.out_channels)?;
@@ -164,7 +203,7 @@ pub fn forward(
         inputs,
         outputs,
         source: x,
-        packed,
+        filters,
         finish: *finish,
     };
     correlation.run(y, workspace);
@@ -187,10 +226,46 @@ pub fn backward_input(
     dx: &mut [f32],
     workspace: &Workspace,
 ) -> Result<()> {
+    backward_input_by(
+        geometry,
+        tile,
+        Filters::Packed(packed),
+        dy,
+        add,
+        dx,
+        workspace,
+    )
+}
+
+/// As [`backward_input`] with the weights as they are; see [`forward_unpacked`].
+///
+/// # Errors
+/// As for [`pack`].
+pub fn backward_input_unpacked(
+    geometry: &Conv2dGeometry,
+    tile: Tile,
+    w: &[f32],
+    dy: &[f32],
+    add: Option<&[f32]>,
+    dx: &mut [f32],
+    workspace: &Workspace,
+) -> Result<()> {
+    backward_input_by(geometry, tile, Filters::Raw(w), dy, add, dx, workspace)
+}
+
+fn backward_input_by(
+    geometry: &Conv2dGeometry,
+    tile: Tile,
+    filters: Filters<'_>,
+    dy: &[f32],
+    add: Option<&[f32]>,
+    dx: &mut [f32],
+    workspace: &Workspace,
+) -> Result<()> {
     const KERNEL: &str = "winograd_backward_input";
     let packing = Packing::new(geometry, Direction::BackwardInput, tile);
     check_geometry(KERNEL, geometry)?;
-    check_len(KERNEL, "packed", packed, packing.len())?;
+    filters.check(KERNEL, geometry, &packing)?;
     check_len(KERNEL, "dy", dy, output_len(geometry))?;
     check_len(KERNEL, "dx", dx, input_len(geometry))?;
     if let Some(add) = add {
@@ -202,7 +277,7 @@ pub fn backward_input(
         inputs,
         outputs,
         source: dy,
-        packed,
+        filters,
         finish: Finish {
             residual: add,
             ..Finish::default()
@@ -294,7 +369,7 @@ fn output_len(geometry: &Conv2dGeometry) -> usize {
     geometry.batch * height * width * geometry.out_channels
 }
 
-fn weight_len(geometry: &Conv2dGeometry) -> usize {
+pub(super) fn weight_len(geometry: &Conv2dGeometry) -> usize {
     geometry.out_channels * geometry.in_channels * weights::TAPS
 }
 

@@ -4,11 +4,36 @@ use super::kernels::{Correlate, Kernels};
 use super::weights::{PACK_ROWS, Pack, TAPS};
 use super::{Direction, Tile};
 use crate::conv::Conv2dGeometry;
+use crate::error::{Result, check_len};
 use crate::parallel;
 use crate::shared::SharedMut;
+use std::ops::Range;
 
 /// A cache line between planes: their starts would else fall into the same cache sets.
 pub(super) const LINE: usize = 16;
+
+/// The filters of a correlation.
+#[derive(Clone, Copy)]
+pub(super) enum Filters<'a> {
+    /// As [`Packing`] has them.
+    Packed(&'a [f32]),
+    /// `[O, C, 3, 3]`.
+    Raw(&'a [f32]),
+}
+
+impl Filters<'_> {
+    pub(super) fn check(
+        &self,
+        kernel: &'static str,
+        geometry: &Conv2dGeometry,
+        packing: &Packing,
+    ) -> Result<()> {
+        match self {
+            Self::Packed(packed) => check_len(kernel, "packed", packed, packing.len()),
+            Self::Raw(w) => check_len(kernel, "w", w, super::weight_len(geometry)),
+        }
+    }
+}
 
 /// Packed weights `[panel][point][depth][columns]`.
 #[derive(Clone, Copy)]
@@ -82,27 +107,43 @@ impl Packing {
 
     /// Packs rows `first..` of a panel.
     fn pack_chunk(&self, w: &[f32], panel: usize, first: usize, packed: SharedMut) {
-        let column = panel * self.columns;
         let rows = PACK_ROWS.min(self.depth - first);
+        let (plane, from) = (self.plane(), panel * self.panel() + first * self.columns);
+        let len = (self.planes() - 1) * plane + rows * self.columns;
+        // SAFETY: the range was just checked, and no two chunks share elements.
+        unsafe { self.pack_rows(w, panel, first..first + rows, packed.at(from, len), plane) };
+    }
+
+    /// Packs at most [`PACK_ROWS`] rows of a panel to `out`, the points `plane` floats apart.
+    ///
+    /// # Safety
+    /// `out` must be valid for the rows of all points, and nobody else's.
+    pub(super) unsafe fn pack_rows(
+        &self,
+        w: &[f32],
+        panel: usize,
+        rows: Range<usize>,
+        out: *mut f32,
+        plane: usize,
+    ) {
+        let column = panel * self.columns;
         let columns = self.columns.min(self.channels - column);
         let strides = match self.direction {
             Direction::Forward => [TAPS, self.depth * TAPS],
             Direction::BackwardInput => [self.channels * TAPS, TAPS],
         };
-        let start = first * strides[0] + column * strides[1];
-        let end = start + (rows - 1) * strides[0] + (columns - 1) * strides[1] + TAPS;
-        let (plane, from) = (self.plane(), panel * self.panel() + first * self.columns);
-        let len = (self.planes() - 1) * plane + rows * self.columns;
+        let start = rows.start * strides[0] + column * strides[1];
+        let end = start + (rows.len() - 1) * strides[0] + (columns - 1) * strides[1] + TAPS;
         let args = Pack {
             weights: w[start..end].as_ptr(),
             strides,
-            rows,
+            rows: rows.len(),
             columns,
             flip: matches!(self.direction, Direction::BackwardInput),
-            out: packed.at(from, len),
+            out,
             plane,
         };
-        // SAFETY: the algorithm is of a level of this CPU; both ranges were just checked, and no two chunks share elements.
+        // SAFETY: the algorithm is of a level of this CPU; the filters were just checked, and the rest is the caller's.
         unsafe { (self.algorithm.pack)(&args) };
     }
 }

@@ -13,7 +13,7 @@ use crate::registers::Lanes;
 /// Terms of a sum that are added up from zero before they meet the rest: the error grows with their number.
 pub(super) const CHUNK: usize = 128;
 
-/// `out[panel][i][j] = sum over k of a[i][k] * b[panel][k][j]`.
+/// `out[panel][i][j] (+)= sum over k of a[i][k] * b[panel][k][j]`.
 ///
 /// Every pointer must be valid for what its field says.
 pub(super) struct Product {
@@ -37,6 +37,8 @@ pub(super) struct Product {
     pub(super) out: *mut f32,
     /// Floats from one row of `out` to the next.
     pub(super) out_stride: usize,
+    /// Add to what `out` holds.
+    pub(super) accumulate: bool,
 }
 
 /// `out[i][j] (+)= sum over p of a[p][i] * b[p][j]`.
@@ -152,7 +154,8 @@ pub(super) unsafe fn product_tile<L: Lanes, const ROWS: usize, const VECTORS: us
             (b, columns, args.ahead),
         );
         let out = args.out.add(row * args.out_stride + panel * columns);
-        store::<L, ROWS, VECTORS>(&sums, out, args.out_stride, first > 0);
+        let accumulate = args.accumulate || first > 0;
+        store::<L, ROWS, VECTORS>(&sums, out, args.out_stride, accumulate);
     }
 }
 
