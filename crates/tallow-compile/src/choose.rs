@@ -39,8 +39,10 @@ impl Choices for ByShape {
 fn cost(site: &ConvolutionSite, algorithm: Algorithm) -> f64 {
     /// Multiply-adds a nanosecond.
     const RATE: f64 = 75.0;
-    /// Nanoseconds a value of a tile's transform, in and out.
+    /// Nanoseconds a value of a tile's transform, in and out, and while so many stay in the cores' own caches.
     const VALUE: f64 = 0.35;
+    const NEAR_VALUE: f64 = 0.15;
+    const NEAR_VALUES: f64 = 320.0 * 1024.0;
     /// Bytes a nanosecond of weights that are read, and that are packed.
     const READ: f64 = 25.0;
     const PACK: f64 = 9.0;
@@ -66,14 +68,15 @@ fn cost(site: &ConvolutionSite, algorithm: Algorithm) -> f64 {
             let planes = (outputs + 2).pow(2) as f64;
             let tiles = images * (height.div_ceil(outputs) * width.div_ceil(outputs)) as f64;
             let channels = (geometry.in_channels + geometry.out_channels) as f64;
-            let work = 1.12 * points * pairs / RATE + VALUE * points * channels;
+            let values = tiles * points * channels;
+            let value = if values > NEAR_VALUES { VALUE } else { NEAR_VALUE };
             let weights = match algorithm {
                 Algorithm::WinogradUnpacked(_) => {
                     planes * pairs * UNPACKED * (tiles / UNPACKED_TILES).ceil()
                 }
                 _ => weights(planes, site.packs),
             };
-            tiles * work + weights
+            1.12 * tiles * points * pairs / RATE + value * values + weights
         }
         Algorithm::Bf16 => 0.6 * products + weights(taps / 2.0, site.packs),
         _ if site.phase == Phase::BackwardWeight => 1.3 * products + weights(taps, false),
