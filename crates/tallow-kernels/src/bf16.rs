@@ -1,7 +1,7 @@
 //! Numbers in bfloat16: the sign, exponent and 7 bits of the fraction of an `f32`.
 //!
 //! Slices stay `f32`. Kernels that compute in bfloat16 round their operands, sum in `f32` and return `f32`, as
-//! `torch.autocast` has its products computed: [`gemm`] here, and
+//! `torch.autocast` has its products computed: [`gemm()`] here, and
 //! [`Algorithm::Bf16`](crate::channels_last::conv::Algorithm::Bf16) for convolutions. Where the CPU has AVX-512 BF16
 //! ([`Level::Avx512Bf16`](crate::simd::Level::Avx512Bf16)) they multiply pairs of numbers with its instruction, which takes
 //! subnormal numbers for zero and rounds sums in an order of its own; elsewhere they round to copies that the kernels
@@ -11,7 +11,7 @@ mod matrix;
 
 use crate::error::{Result, check_len};
 use crate::parallel;
-use crate::simd::{Level, dispatch, level};
+use crate::simd::dispatch;
 
 pub use matrix::{batched, gemm};
 
@@ -55,11 +55,6 @@ fn nearest(x: f32) -> u32 {
     // infinity, whose exponent follows the largest number's.
     let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) & 0xffff_0000;
     if x.is_nan() { NAN } else { rounded }
-}
-
-/// Whether products at the level in force read pairs.
-pub(crate) fn has_pairs() -> bool {
-    level() == Level::Avx512Bf16
 }
 
 /// Two bfloat16 in the place of one `f32`, the first in the lower half.

@@ -8,7 +8,6 @@
 //! Rows and panels hold floats, or in their places pairs of bfloat16 ([`Micro::pairs`]), of which both products go into
 //! a sum.
 
-use crate::bf16;
 use crate::registers::Lanes;
 use crate::simd::{Level, level};
 
@@ -114,11 +113,11 @@ impl Micro {
         if super::pairs::forced() {
             return &portable_pairs::MICRO;
         }
-        #[cfg(target_arch = "x86_64")]
-        if bf16::has_pairs() {
-            return &avx512_bf16::MICRO;
+        match level() {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512Bf16 => &avx512_bf16::MICRO,
+            _ => Self::current(),
         }
-        Self::current()
     }
 }
 

@@ -115,7 +115,7 @@ pub fn packed_len(geometry: &Conv2dGeometry, direction: Direction, algorithm: Al
 /// Packs `w: [O, C / groups, kh, kw]` for one direction and algorithm.
 ///
 /// What is packed is meant for the SIMD level in force and holds for any batch and image size, as long as neither side of
-/// the image is smaller than the stride.
+/// the image is smaller than the stride. What [`Algorithm::Bf16`] needs on the way comes from [`Workspace::global`].
 ///
 /// # Errors
 /// [`Error::Geometry`](crate::Error::Geometry) where the geometry has no output, and
