@@ -2,7 +2,8 @@
 //!
 //! Cases: A = SimpleCifar, 3x32x32, batch 128. B = ResNet-18 with the CIFAR stem, batch 32.
 //! C = ResNet-18 at 224. A train step is forward, cross entropy, backward and AdamW.
-//! Modes: `eager`, `default`, `reduce-overhead`, `max-autotune`. `--breakdown` adds the time of every kernel of a plan.
+//! Modes: `eager`, `default`, `reduce-overhead`, `max-autotune`, and `bf16`: `default` with products in bfloat16.
+//! `--breakdown` adds the time of every kernel of a plan.
 //! `cargo xtask bench` runs each case in a process of its own, so that peak memory is the case's.
 
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use candle_core::{DType, Device, Tensor};
 use candle_nn::ModuleT;
-use tallow::compile::{InferenceCompiler, KernelTime, Mode, Options, StepCompiler};
+use tallow::compile::{InferenceCompiler, KernelTime, Mode, Options, Precision, StepCompiler};
 use tallow::nn::{ResNet, SimpleCifar, Stem};
 use tallow::tensor::ops::{self, CrossEntropyConfig};
 use tallow::tensor::params::Params;
@@ -226,6 +227,7 @@ fn print_times(mut times: Vec<KernelTime>) {
 enum RunMode {
     Eager,
     Compiled(Mode),
+    Bf16,
 }
 
 impl RunMode {
@@ -235,6 +237,7 @@ impl RunMode {
             "default" => Self::Compiled(Mode::Default),
             "reduce-overhead" => Self::Compiled(Mode::ReduceOverhead),
             "max-autotune" => Self::Compiled(Mode::MaxAutotune),
+            "bf16" => Self::Bf16,
             _ => return None,
         })
     }
@@ -245,6 +248,7 @@ impl RunMode {
             Self::Compiled(Mode::Default) => "default",
             Self::Compiled(Mode::ReduceOverhead) => "reduce-overhead",
             Self::Compiled(Mode::MaxAutotune) => "max-autotune",
+            Self::Bf16 => "bf16",
         }
     }
 
@@ -252,6 +256,7 @@ impl RunMode {
         match self {
             Self::Eager => None,
             Self::Compiled(mode) => Some(Options::default().mode(mode)),
+            Self::Bf16 => Some(Options::default().precision(Precision::Bf16)),
         }
     }
 }

@@ -4,7 +4,7 @@
     torch_step.py MODE CASE
 
 MODE is eager, eager_channels_last, compile, compile_channels_last, compile_max_autotune or
-compile_max_autotune_channels_last. `cargo xtask bench --vs torch` runs it with the Python that TALLOW_PYTHON names, finds
+compile_max_autotune_channels_last, each with _bf16 behind it for autocast to bfloat16. `cargo xtask bench --vs torch` runs it with the Python that TALLOW_PYTHON names, finds
 the fastest mode of a case, and alternates with that one. glibc is told to keep freed memory, PyTorch's best setting.
 """
 import json
@@ -90,10 +90,11 @@ def make_step(case, mode):
         model = model.to(memory_format=torch.channels_last)
         images = images.contiguous(memory_format=torch.channels_last)
     net = compiled(model, mode, train)
+    autocast = torch.autocast("cpu", dtype=torch.bfloat16, enabled=mode.endswith("_bf16"))
     if not train:
 
         def infer():
-            with torch.no_grad():
+            with torch.no_grad(), autocast:
                 return net(images)
 
         return infer, batch
@@ -101,7 +102,9 @@ def make_step(case, mode):
 
     def step():
         optimizer.zero_grad(set_to_none=True)
-        F.cross_entropy(net(images), labels).backward()
+        with autocast:
+            loss = F.cross_entropy(net(images), labels)
+        loss.backward()
         optimizer.step()
 
     return step, batch

@@ -16,11 +16,11 @@ const USAGE: &str = "\
 Usage: cargo xtask bench [options]
 
   --case NAME     only this step case (A-train, B-train, C-train, C-inf1, C-inf8, A-inf1, A-inf128); may repeat
-  --mode NAME     how the model runs: eager, default, reduce-overhead, max-autotune (default `default`)
+  --mode NAME     how the model runs: eager, default, reduce-overhead, max-autotune, bf16 (default `default`)
   --vs COMMAND    alternate with COMMAND (a program and its arguments; the case's name is added as the last one),
                   which prints JSON lines with `images_per_s`; prints the ratio of medians
   --vs torch      alternate with PyTorch in its fastest mode, through benches/torch_step.py and the Python that
-                  TALLOW_PYTHON names
+                  TALLOW_PYTHON names; with `--mode bf16` under autocast to bfloat16
   --rounds N      runs of each program with --vs (default 5)
   --table         ResNet-18's training step (case B-train) eager and in every mode: time, gain, memory, compile time
   --kernels       only the criterion bench of single operations
@@ -28,7 +28,13 @@ Usage: cargo xtask bench [options]
 ";
 
 /// How the step bench runs a model.
-const MODES: [&str; 4] = ["eager", "default", "reduce-overhead", "max-autotune"];
+const MODES: [&str; 5] = [
+    "eager",
+    "default",
+    "reduce-overhead",
+    "max-autotune",
+    "bf16",
+];
 
 /// The modes of PyTorch that are tried.
 const TORCH_MODES: [&str; 6] = [
@@ -80,7 +86,7 @@ pub fn run(root: &Path, args: &[String]) -> Result<()> {
                 None => println!("{}", measure(&ours, case)?),
                 Some(Versus::Command(other)) => alternate(&ours, other, case, options.rounds)?,
                 Some(Versus::Torch) => {
-                    let fastest = fastest_torch(root, case)?;
+                    let fastest = fastest_torch(root, case, options.mode == "bf16")?;
                     alternate(&ours, &fastest, case, options.rounds)?;
                 }
             }
@@ -197,10 +203,11 @@ fn measure(command: &[String], case: &str) -> Result<Value> {
 }
 
 /// The command of PyTorch in the mode that is fastest for a case; one that fails is passed over.
-fn fastest_torch(root: &Path, case: &str) -> Result<Vec<String>> {
+fn fastest_torch(root: &Path, case: &str, bf16: bool) -> Result<Vec<String>> {
     let python = std::env::var("TALLOW_PYTHON").unwrap_or_else(|_| "python3".to_string());
     let script = root.join("benches/torch_step.py").display().to_string();
-    let command = |mode: &str| vec![python.clone(), script.clone(), mode.to_string()];
+    let precision = if bf16 { "_bf16" } else { "" };
+    let command = |mode: &str| vec![python.clone(), script.clone(), format!("{mode}{precision}")];
     let mut best: Option<(f64, Vec<String>)> = None;
     for mode in TORCH_MODES {
         let Ok(line) = measure(&command(mode), case) else {

@@ -69,7 +69,11 @@ fn cost(site: &ConvolutionSite, algorithm: Algorithm) -> f64 {
             let tiles = images * (height.div_ceil(outputs) * width.div_ceil(outputs)) as f64;
             let channels = (geometry.in_channels + geometry.out_channels) as f64;
             let values = tiles * points * channels;
-            let value = if values > NEAR_VALUES { VALUE } else { NEAR_VALUE };
+            let value = if values > NEAR_VALUES {
+                VALUE
+            } else {
+                NEAR_VALUE
+            };
             let weights = match algorithm {
                 Algorithm::WinogradUnpacked(_) => {
                     planes * pairs * UNPACKED * (tiles / UNPACKED_TILES).ceil()
