@@ -9,6 +9,7 @@ mod image_dataset;
 mod loader;
 mod normalize;
 pub mod pipe;
+pub mod source;
 pub mod transform;
 
 pub use augment::Augment;
@@ -16,6 +17,7 @@ pub use batch::{Batch, BatchSource, Batches};
 pub use error::{Error, FileProblem, Result};
 pub use image::Image;
 pub use image_dataset::ImageDataset;
-pub use loader::{Loader, LoaderConfig};
+pub use loader::{Epoch, Loader, LoaderConfig, LoaderState, LoaderStats, OnError, Row};
 pub use normalize::Normalize;
 pub use pipe::Pipe;
+pub use source::{Dataset, ImageFolder, Pass, Shard, Source, TarShards};
