@@ -74,6 +74,10 @@ pub enum Error {
         found: String,
     },
 
+    /// Bytes are no picture that can be decoded; [`Error::File`] where they come from a file.
+    #[error("can't decode a picture: {0}")]
+    Decode(DecodeProblem),
+
     /// User code in a pipe, or on a worker of a loader, panicked. A pipe ends after this item.
     #[error("code that makes data panicked: {message}")]
     Panicked {
@@ -344,6 +348,9 @@ pub enum FileProblem {
         /// What to do.
         remedy: &'static str,
     },
+    /// The picture can't be decoded.
+    #[error(transparent)]
+    Picture(DecodeProblem),
 
     /// The file can't be unpacked.
     #[error("damaged gzip data after {found} bytes: {error}; fetch the file again")]
@@ -352,5 +359,52 @@ pub enum FileProblem {
         found: u64,
         /// What the decoder says.
         error: std::io::Error,
+    },
+}
+
+/// Why bytes can't be decoded as a picture.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeProblem {
+    /// The format is none of those that can be decoded.
+    #[error(
+        "it begins with bytes {found:02x?}, which is none of JPEG, PNG, WebP, GIF and BMP; \
+         check that it is a picture, or convert it"
+    )]
+    UnknownFormat {
+        /// The first bytes, up to 12.
+        found: Vec<u8>,
+    },
+
+    /// The picture has more pixels than are allowed.
+    #[error(
+        "{height}x{width} pixels (height x width), more than the limit of {limit}; \
+         raise `Limits::max_pixels` if the picture is meant to be that large"
+    )]
+    TooManyPixels {
+        /// Rows, as the header has it.
+        height: u64,
+        /// Pixels of a row, as the header has it.
+        width: u64,
+        /// The limit of height times width.
+        limit: u64,
+    },
+
+    /// The picture has no pixels.
+    #[error("{height}x{width} pixels (height x width); a picture has at least one")]
+    Empty {
+        /// Rows, as the header has it.
+        height: u64,
+        /// Pixels of a row, as the header has it.
+        width: u64,
+    },
+
+    /// The data are damaged, end early, or use a part of the format that is not supported.
+    #[error("damaged or unsupported {format} data: {message}; fetch the file again, or convert it")]
+    Damaged {
+        /// The format.
+        format: &'static str,
+        /// What the decoder says.
+        message: String,
     },
 }

@@ -3,6 +3,7 @@
 mod augment;
 mod batch;
 pub mod datasets;
+pub mod decode;
 mod error;
 mod image;
 mod image_dataset;
@@ -14,7 +15,7 @@ pub mod transform;
 
 pub use augment::Augment;
 pub use batch::{Batch, BatchSource, Batches};
-pub use error::{Error, FileProblem, Result};
+pub use error::{DecodeProblem, Error, FileProblem, Result};
 pub use image::Image;
 pub use image_dataset::ImageDataset;
 pub use loader::{Epoch, Loader, LoaderConfig, LoaderState, LoaderStats, OnError, Row};

@@ -18,7 +18,7 @@
 //! | your own type | a [`Dataset`] |
 //!
 //! Left to others: batches and threads ([`Loader`](crate::Loader)), reading what an encoded image shows
-//! (decoders).
+//! ([`decode`](mod@crate::decode)).
 
 mod dataset;
 mod decoding;
