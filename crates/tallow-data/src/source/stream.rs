@@ -36,7 +36,7 @@ use crate::{Error, Result, pipe};
 pub fn stream<T, I, O>(open: O) -> Streamed<O, fn(T) -> Result<T>>
 where
     I: Iterator<Item = Result<T>> + Send + 'static,
-    O: Fn(&Pass) -> I + Send + Sync + 'static,
+    O: Fn(Pass) -> I + Send + Sync + 'static,
     T: Send + 'static,
 {
     Streamed {
@@ -76,7 +76,7 @@ impl<O, L> Streamed<O, L> {
 impl<T, U, I, O, L> Source for Streamed<O, L>
 where
     I: Iterator<Item = Result<T>> + Send + 'static,
-    O: Fn(&Pass) -> I + Send + Sync + 'static,
+    O: Fn(Pass) -> I + Send + Sync + 'static,
     L: Fn(T) -> Result<U> + Send + Sync + 'static,
     T: Send + 'static,
 {
@@ -84,7 +84,7 @@ where
     type Sample = U;
 
     fn items(&self, pass: &Pass) -> Result<Items<(u64, T)>> {
-        let numbered = (0..).zip((self.open)(pass));
+        let numbered = (0..).zip((self.open)(*pass));
         let numbered = numbered.map(|(number, item)| {
             let named = |error| Error::sample(format!("item {number} of a stream"), error);
             item.map(|item| (number, item)).map_err(named)

@@ -35,7 +35,7 @@ fn classes_and_files_are_numbered_as_torchvision_numbers_them() {
 
     let data = ImageFolder::open(folder.path()).unwrap();
     assert_eq!(data.classes(), ["Zebra", "cat", "dog"]);
-    let names: Vec<_> = data.files().iter().map(|(path, label)| {
+    let names = data.files().iter().map(|(path, label)| {
         let path = path.strip_prefix(folder.path()).unwrap();
         (path.to_str().unwrap().replace('\\', "/"), *label)
     });
