@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tallow_data::{Dataset, Loader, LoaderConfig, Result, source};
 
@@ -44,14 +45,14 @@ impl Dataset for Samples {
 
 const BATCH: usize = 4;
 
-/// Reads some batches slowly, so that all that is allowed is made ahead.
+/// Reads some batches, slowly if they are few, so that all that is allowed is made ahead.
 fn most(loader: Loader<Vec<Counted>>, count: &Arc<Count>, read: usize) -> usize {
     let mut batches = loader.batches(0).unwrap();
     for batch in batches.by_ref().take(read) {
         // The batch in the reader's hands is its own business.
         drop(batch.unwrap());
-        for _ in 0..50 {
-            std::thread::yield_now();
+        if read < 10 {
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
     drop(batches);
