@@ -8,6 +8,7 @@
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
+use tallow::data::transform::pipeline;
 use tallow::data::{Dataset, Error, Image, Loader, LoaderState, OnError, source};
 use tallow::prelude::*;
 
@@ -38,7 +39,8 @@ impl Dataset for Rings {
             let (y, x) = (place / 96, place % 96);
             let distance = (y as f64 - 48.).hypot(x as f64 - 48.);
             // Work enough for a second worker to be of use, as decoding a file would be.
-            let wave = (1..40).map(|k| (distance / width as f64 * f64::from(k)).sin() / f64::from(k));
+            let wave =
+                (1..40).map(|k| (distance / width as f64 * f64::from(k)).sin() / f64::from(k));
             (128. + 60. * wave.sum::<f64>()) as u8
         };
         let image = Image::new((0..96 * 96).map(value).collect(), [96, 96], 1)?;
@@ -68,14 +70,17 @@ fn main() -> Result<()> {
     let first = same_batches(&rings)?;
     resume(&rings, &first)?;
     errors()?;
-    in_memory()
+    pipelines()
 }
 
 /// Workers change how long an epoch takes, and not a bit of it.
 fn same_batches(rings: &Rings) -> Result<Vec<Seen>> {
     let mut first = None;
     for workers in [0, 1, 2] {
-        let loader = loader(rings.clone(), LoaderConfig::train(BATCH).with_workers(workers))?;
+        let loader = loader(
+            rings.clone(),
+            LoaderConfig::train(BATCH).with_workers(workers),
+        )?;
         let start = Instant::now();
         let batches: Vec<Seen> = loader.batches(0)?.collect::<tallow::data::Result<_>>()?;
         let (took, stats) = (start.elapsed(), loader.stats());
@@ -105,9 +110,15 @@ fn resume(rings: &Rings, whole: &[Seen]) -> Result<()> {
 
     let state: LoaderState = serde_json::from_str(&saved)?;
     let loader_after = loader(rings.clone(), LoaderConfig::train(BATCH).with_workers(2))?;
-    let rest: Vec<Seen> = loader_after.resume(&state)?.collect::<tallow::data::Result<_>>()?;
+    let rest: Vec<Seen> = loader_after
+        .resume(&state)?
+        .collect::<tallow::data::Result<_>>()?;
     ensure!(rest == whole[7..], "resumed batches differ");
-    println!("resumed after batch {}: the same {} batches", state.batch, rest.len());
+    println!(
+        "resumed after batch {}: the same {} batches",
+        state.batch,
+        rest.len()
+    );
     Ok(())
 }
 
@@ -140,7 +151,9 @@ fn errors() -> Result<()> {
     };
     std::panic::set_hook(Box::new(|_| {}));
     let config = LoaderConfig::eval(1).with_workers(2);
-    let batches: Vec<_> = Loader::collated(numbers, panics, Ok, config)?.batches(0)?.collect();
+    let batches: Vec<_> = Loader::collated(numbers, panics, Ok, config)?
+        .batches(0)?
+        .collect();
     let _ = std::panic::take_hook();
     ensure!(batches.len() == 4 && batches[3].is_ok());
     if let Err(error) = &batches[2] {
@@ -149,20 +162,20 @@ fn errors() -> Result<()> {
     Ok(())
 }
 
-/// Images in memory need no more than a configuration; this is what a `Trainer` is given.
-fn in_memory() -> Result<()> {
+/// Images through a typed pipeline; such a loader is what a `Trainer` is given.
+fn pipelines() -> Result<()> {
     let (train, _) = datasets::fashion_mnist_subset()?;
-    let config = LoaderConfig {
-        augment: Augment::flip_and_crop(2),
-        normalize: Some(train.channel_stats()?),
-        ..LoaderConfig::train(128).with_workers(2)
-    };
-    let loader = train.loader(config)?;
+    let changes = pipeline()
+        .random_crop(28, 2)
+        .random_horizontal_flip(0.5)
+        .to_tensor()
+        .normalize(train.channel_stats()?);
+    let loader = Loader::train(train, changes, LoaderConfig::train(128).with_workers(2))?;
     let start = Instant::now();
     for batch in loader.epoch(0)? {
         ensure!(batch?.images.dims() == [128, 1, 28, 28]);
     }
     let rate = loader.stats().samples as f64 / start.elapsed().as_secs_f64();
-    println!("Fashion-MNIST in memory, flipped and shifted: {rate:.0} images/s");
+    println!("Fashion-MNIST, flipped and shifted: {rate:.0} images/s");
     Ok(())
 }

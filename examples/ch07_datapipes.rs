@@ -48,7 +48,9 @@ fn pipes() -> Result<()> {
 /// Any iterator is a source: it gives something cheap, and the loader's workers make samples of it.
 fn streams() -> Result<()> {
     let squares = source::stream(|pass| (0..1000u64).map(move |number| Ok(number + pass.epoch)));
-    let squares = squares.then(|number| Ok(number * number)).shuffle_buffer(100);
+    let squares = squares
+        .then(|number| Ok(number * number))
+        .shuffle_buffer(100);
     let config = |workers| LoaderConfig::train(64).with_workers(workers);
     let sums = |workers| -> Result<Vec<u64>> {
         let change = |square, _: &mut _| Ok(square);
@@ -58,7 +60,10 @@ fn streams() -> Result<()> {
     };
     let one = sums(1)?;
     ensure!(one == sums(0)? && one == sums(2)?);
-    println!("stream: {} batches, the same for 0, 1 and 2 workers", one.len());
+    println!(
+        "stream: {} batches, the same for 0, 1 and 2 workers",
+        one.len()
+    );
     Ok(())
 }
 
@@ -69,8 +74,16 @@ fn write_shards(folder: &Path) -> Result<Vec<PathBuf>> {
         let mut tar = tar::Builder::new(File::create(&path)?);
         for number in shard * SAMPLES_A_SHARD..(shard + 1) * SAMPLES_A_SHARD {
             let class = number % 10;
-            append(&mut tar, &format!("{number:04}.bmp"), &bmp(class as u8 * 25))?;
-            append(&mut tar, &format!("{number:04}.cls"), class.to_string().as_bytes())?;
+            append(
+                &mut tar,
+                &format!("{number:04}.bmp"),
+                &bmp(class as u8 * 25),
+            )?;
+            append(
+                &mut tar,
+                &format!("{number:04}.cls"),
+                class.to_string().as_bytes(),
+            )?;
         }
         tar.into_inner()?;
         Ok(path)
@@ -88,7 +101,20 @@ fn append(tar: &mut tar::Builder<File>, name: &str, bytes: &[u8]) -> Result<()> 
 /// A BMP file of 8 x 8 pixels of one grey.
 fn bmp(grey: u8) -> Vec<u8> {
     const PIXELS: u32 = 8 * 8 * 3;
-    let header: [u32; 12] = [54 + PIXELS, 0, 54, 40, 8, 8, 1 | 24 << 16, 0, PIXELS, 2835, 2835, 0];
+    let header: [u32; 12] = [
+        54 + PIXELS,
+        0,
+        54,
+        40,
+        8,
+        8,
+        1 | 24 << 16,
+        0,
+        PIXELS,
+        2835,
+        2835,
+        0,
+    ];
     let mut file = b"BM".to_vec();
     file.extend(header.iter().flat_map(|field| field.to_le_bytes()));
     file.extend([0; 4]);
@@ -113,13 +139,22 @@ fn shards(paths: &[PathBuf]) -> Result<()> {
         let loader = open(rank, 2)?;
         for batch in loader.batches(0)? {
             for (grey, class) in batch? {
-                ensure!(u32::from(grey) == class * 25, "an image got another's class");
+                ensure!(
+                    u32::from(grey) == class * 25,
+                    "an image got another's class"
+                );
                 classes[class as usize] += 1;
             }
         }
-        println!("tar: reader {rank} of 2 saw {} samples", loader.stats().samples);
+        println!(
+            "tar: reader {rank} of 2 saw {} samples",
+            loader.stats().samples
+        );
     }
-    ensure!(classes == [SHARDS * SAMPLES_A_SHARD / 10; 10], "{classes:?}");
+    ensure!(
+        classes == [SHARDS * SAMPLES_A_SHARD / 10; 10],
+        "{classes:?}"
+    );
 
     let loader = open(1, 1)?;
     let whole: Vec<_> = loader.batches(1)?.collect::<tallow::data::Result<_>>()?;
@@ -131,6 +166,9 @@ fn shards(paths: &[PathBuf]) -> Result<()> {
         .resume(&batches.state())?
         .collect::<tallow::data::Result<_>>()?;
     ensure!(rest == whole[4..]);
-    println!("tar: resumed after batch 4, with another number of workers: the same {} batches", rest.len());
+    println!(
+        "tar: resumed after batch 4, with another number of workers: the same {} batches",
+        rest.len()
+    );
     Ok(())
 }

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use tallow_tensor::rng::Stream;
 
 use crate::source::Source;
-use crate::transform::{Fixed, Pipeline, Transform};
+use crate::transform::{Pipeline, Repeatable, Transform};
 use crate::{Batch, BatchSource, Batches, Image, Result};
 use collect::{Rows, Values};
 use job::Recipe;
@@ -54,10 +54,31 @@ pub struct Loader<B = Batch> {
 impl Loader {
     /// Batches for training: images of `source`, each changed by `pipeline`.
     ///
+    /// ```
+    /// use tallow_data::transform::pipeline;
+    /// use tallow_data::{Loader, LoaderConfig, datasets};
+    ///
+    /// # fn main() -> tallow_data::Result<()> {
+    /// let (train, _) = datasets::fashion_mnist_subset()?;
+    /// let normalize = train.channel_stats()?;
+    /// let changes = pipeline()
+    ///     .random_crop(28, 2)
+    ///     .random_horizontal_flip(0.5)
+    ///     .to_tensor()
+    ///     .normalize(normalize);
+    ///
+    /// let loader = Loader::train(train, changes, LoaderConfig::train(100).with_workers(2))?;
+    /// for batch in loader.batches(0)?.take(1) {
+    ///     assert_eq!(batch?.images.dims(), [100, 1, 28, 28]);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Error::Setting`](crate::Error::Setting) if the source has not one batch of that size, the shard is none of its number, or
-    /// `augment` or `normalize` are set, which are the pipeline's business.
+    /// `augment` or `normalize` are set, which are the pipeline's business, or a setting of the pipeline makes no sense.
     pub fn train<S, T>(source: S, pipeline: Pipeline<T>, config: LoaderConfig) -> Result<Self>
     where
         S: Source<Sample = (Image, u32)>,
@@ -65,6 +86,7 @@ impl Loader {
         T::Output: Row,
     {
         config.check_pipeline()?;
+        pipeline.check()?;
         let change = move |(image, label), draw: &mut Stream| {
             let row = pipeline.apply(image, draw)?;
             Ok((row, label))
@@ -75,13 +97,26 @@ impl Loader {
 
     /// Batches for evaluation. Only pipelines that draw nothing are taken: a figure is that of the model, not of luck.
     ///
+    /// ```compile_fail
+    /// use tallow_data::transform::pipeline;
+    /// use tallow_data::{Loader, LoaderConfig, datasets};
+    ///
+    /// # fn main() -> tallow_data::Result<()> {
+    /// let (_, test) = datasets::fashion_mnist_subset()?;
+    /// let changes = pipeline().random_horizontal_flip(0.5).to_tensor();
+    /// let loader = Loader::eval(test, changes, LoaderConfig::eval(100))?; // draws random numbers
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`train`](Self::train).
     pub fn eval<S, T>(source: S, pipeline: Pipeline<T>, config: LoaderConfig) -> Result<Self>
     where
         S: Source<Sample = (Image, u32)>,
-        T: Transform<Image, Kind = Fixed> + 'static,
+        T: Transform<Image> + 'static,
+        T::Kind: Repeatable,
         T::Output: Row,
     {
         Self::train(source, pipeline, config)

@@ -3,6 +3,7 @@
 mod bounds;
 mod faults;
 mod order;
+mod pipelines;
 mod resume;
 
 use tallow_data::{Dataset, Error, Result};
