@@ -1,49 +1,116 @@
-//! How many images a second the loader makes ready, on one thread: `cargo bench -p tallow-data`.
-
-#![allow(missing_docs, reason = "criterion_group! makes a function without any")]
+//! How many images a second a loader makes ready: one JSON line a case, the counterpart of `benches/torch_loader.py`.
+//!
+//!     cargo bench -p tallow-data --bench loader                        # images in memory, 0, 1 and 2 workers
+//!     cargo bench -p tallow-data --bench loader -- memory 2
+//!     cargo bench -p tallow-data --bench loader -- fused 2
+//!     cargo bench -p tallow-data --bench loader -- jpeg 2 FOLDER       # `torch_loader.py make FOLDER` writes it
+//!
+//! `memory` reads 50,000 images [3, 32, 32] out of memory through a pipeline: pad 4, random crop, flip, to tensor, normalize,
+//! batches of 128; `fused` does the same by `ImageDataset::loader`. `jpeg` reads an image folder: resize 256, centre crop
+//! 224, normalize, batches of 32. A figure is the median of five epochs after a first.
 
 use std::hint::black_box;
+use std::time::Instant;
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use tallow_data::{Augment, BatchSource, ImageDataset, LoaderConfig, Normalize};
+use tallow_data::transform::pipeline;
+use tallow_data::{Augment, ImageDataset, ImageFolder, Loader, LoaderConfig, Normalize, Result};
 
-const IMAGES: usize = 8_192;
+const EPOCHS: u64 = 5;
 
-fn dataset(shape: [usize; 3]) -> ImageDataset {
-    let size: usize = shape.iter().product();
-    let pixels = (0..IMAGES * size).map(|i| (i % 253) as u8).collect();
-    let labels = (0..IMAGES as u32).map(|i| i % 10).collect();
-    ImageDataset::new(pixels, shape, labels, (0..10).map(|i| i.to_string()))
-        .expect("labels below 10")
-}
-
-fn epochs(c: &mut Criterion) {
-    let mut group = c.benchmark_group("loader");
-    group.throughput(Throughput::Elements(IMAGES as u64));
-    for shape in [[1, 28, 28], [3, 32, 32]] {
-        let data = dataset(shape);
-        for (name, augment) in [
-            ("plain", Augment::NONE),
-            ("flip-and-crop", Augment::flip_and_crop(4)),
-        ] {
-            let config = LoaderConfig {
-                augment,
-                normalize: Some(Normalize::all(0.29, 0.35)),
-                ..LoaderConfig::train(128)
-            };
-            let loader = data.loader(config).expect("a batch fits");
-            let [channels, height, width] = shape;
-            group.bench_function(format!("{channels}x{height}x{width}/{name}"), |b| {
-                b.iter(|| {
-                    for batch in loader.epoch(0).expect("an epoch") {
-                        black_box(batch.expect("a batch"));
-                    }
-                });
-            });
+fn main() -> Result<()> {
+    let args: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|arg| arg != "--bench")
+        .collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args[..] {
+        [] => {
+            for workers in [0, 1, 2] {
+                report("memory", workers, &memory(workers)?)?;
+                report("fused", workers, &fused(workers)?)?;
+            }
+            Ok(())
+        }
+        ["memory", workers] => report("memory", number(workers), &memory(number(workers))?),
+        ["fused", workers] => report("fused", number(workers), &fused(number(workers))?),
+        ["jpeg", workers, folder] => {
+            report("jpeg", number(workers), &jpeg(number(workers), folder)?)
+        }
+        _ => {
+            eprintln!("usage: loader [memory WORKERS | fused WORKERS | jpeg WORKERS FOLDER]");
+            std::process::exit(2);
         }
     }
-    group.finish();
 }
 
-criterion_group!(benches, epochs);
-criterion_main!(benches);
+fn number(text: &str) -> usize {
+    text.parse().unwrap_or_else(|_| {
+        eprintln!("{text} is no number of workers");
+        std::process::exit(2);
+    })
+}
+
+fn dataset() -> Result<ImageDataset> {
+    let pixels = (0..50_000 * 3 * 32 * 32).map(|i| (i % 253) as u8).collect();
+    let labels = (0..50_000).map(|i| i % 10).collect();
+    ImageDataset::new(pixels, [3, 32, 32], labels, (0..10).map(|i| i.to_string()))
+}
+
+fn cifar() -> Normalize {
+    Normalize {
+        mean: vec![0.4914, 0.4822, 0.4465],
+        std: vec![0.247, 0.2435, 0.2616],
+    }
+}
+
+fn memory(workers: usize) -> Result<Loader> {
+    let train = pipeline()
+        .random_crop(32, 4)
+        .random_horizontal_flip(0.5)
+        .to_tensor()
+        .normalize(cifar());
+    Loader::train(
+        dataset()?,
+        train,
+        LoaderConfig::train(128).with_workers(workers),
+    )
+}
+
+fn fused(workers: usize) -> Result<Loader> {
+    dataset()?.loader(LoaderConfig {
+        augment: Augment::flip_and_crop(4),
+        normalize: Some(cifar()),
+        ..LoaderConfig::train(128).with_workers(workers)
+    })
+}
+
+fn jpeg(workers: usize, folder: &str) -> Result<Loader> {
+    let eval = pipeline()
+        .resize(256)
+        .center_crop(224)
+        .to_tensor()
+        .normalize(Normalize {
+            mean: vec![0.485, 0.456, 0.406],
+            std: vec![0.229, 0.224, 0.225],
+        });
+    let config = LoaderConfig::eval(32).with_workers(workers);
+    Loader::eval(ImageFolder::open(folder)?, eval, config)
+}
+
+fn report(case: &str, workers: usize, loader: &Loader) -> Result<()> {
+    let mut rates = Vec::new();
+    for epoch in 0..=EPOCHS {
+        let (start, before) = (Instant::now(), loader.stats().samples);
+        for batch in loader.batches(epoch)? {
+            black_box(batch?);
+        }
+        let samples = loader.stats().samples - before;
+        if epoch > 0 {
+            rates.push(samples as f64 / start.elapsed().as_secs_f64());
+        }
+    }
+    rates.sort_by(f64::total_cmp);
+    let median = rates[rates.len() / 2];
+    println!(r#"{{"case":"{case}","workers":{workers},"images_per_s":{median:.0}}}"#);
+    Ok(())
+}

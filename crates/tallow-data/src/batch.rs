@@ -5,7 +5,7 @@
 
 use candle_core::{DType, Device, Tensor};
 
-use crate::{Error, Result};
+use crate::{Error, LoaderStats, Result};
 
 /// The images and labels of one step.
 #[derive(Debug, Clone)]
@@ -101,15 +101,52 @@ pub trait BatchSource {
     /// What keeps the epoch from starting. What goes wrong later comes as an item.
     fn epoch(&self, epoch: u64) -> Result<Batches<'_>>;
 
+    /// The batches of an epoch after the first `done`, to go on with it.
+    ///
+    /// As it stands, it reads the others and drops them; sources that know better do it better.
+    ///
+    /// # Errors
+    ///
+    /// As [`epoch`](Self::epoch), and what goes wrong in a batch that is passed over. [`Error::Setting`], here or as an
+    /// item, if the epoch has fewer batches.
+    fn epoch_from(&self, epoch: u64, done: u64) -> Result<Batches<'_>> {
+        let mut batches = self.epoch(epoch)?;
+        for found in 0..done {
+            let batch = batches.next().ok_or_else(|| ended_before(done, found))?;
+            drop(batch?);
+        }
+        Ok(batches)
+    }
+
+    /// What has been handed out so far, and what readers waited for, if the source counts it.
+    fn stats(&self) -> Option<LoaderStats> {
+        None
+    }
+
     /// How many batches an epoch has, if that is known beforehand (progress bars and learning-rate schedules ask).
     fn len_hint(&self) -> Option<usize> {
         None
     }
 }
 
+/// There are only `found` batches, and `done` were to be passed over.
+pub(crate) fn ended_before(done: u64, found: u64) -> Error {
+    Error::Setting {
+        what: "the source of batches, to go on in the middle of an epoch,",
+        expected: format!("the one that was read before, of at least {done} batches an epoch"),
+        found: format!("{found} batches"),
+    }
+}
+
 impl BatchSource for [Batch] {
-    fn epoch(&self, _epoch: u64) -> Result<Batches<'_>> {
-        Ok(Box::new(self.iter().cloned().map(Ok)))
+    fn epoch(&self, epoch: u64) -> Result<Batches<'_>> {
+        self.epoch_from(epoch, 0)
+    }
+
+    fn epoch_from(&self, _epoch: u64, done: u64) -> Result<Batches<'_>> {
+        let left = usize::try_from(done).ok().and_then(|done| self.get(done..));
+        let left = left.ok_or_else(|| ended_before(done, self.len() as u64))?;
+        Ok(Box::new(left.iter().cloned().map(Ok)))
     }
 
     fn len_hint(&self) -> Option<usize> {
@@ -122,6 +159,10 @@ impl BatchSource for Vec<Batch> {
         self.as_slice().epoch(epoch)
     }
 
+    fn epoch_from(&self, epoch: u64, done: u64) -> Result<Batches<'_>> {
+        self.as_slice().epoch_from(epoch, done)
+    }
+
     fn len_hint(&self) -> Option<usize> {
         self.as_slice().len_hint()
     }
@@ -132,6 +173,14 @@ impl<S: BatchSource + ?Sized> BatchSource for &S {
         (**self).epoch(epoch)
     }
 
+    fn epoch_from(&self, epoch: u64, done: u64) -> Result<Batches<'_>> {
+        (**self).epoch_from(epoch, done)
+    }
+
+    fn stats(&self) -> Option<LoaderStats> {
+        (**self).stats()
+    }
+
     fn len_hint(&self) -> Option<usize> {
         (**self).len_hint()
     }
@@ -140,6 +189,14 @@ impl<S: BatchSource + ?Sized> BatchSource for &S {
 impl<S: BatchSource + ?Sized> BatchSource for Box<S> {
     fn epoch(&self, epoch: u64) -> Result<Batches<'_>> {
         (**self).epoch(epoch)
+    }
+
+    fn epoch_from(&self, epoch: u64, done: u64) -> Result<Batches<'_>> {
+        (**self).epoch_from(epoch, done)
+    }
+
+    fn stats(&self) -> Option<LoaderStats> {
+        (**self).stats()
     }
 
     fn len_hint(&self) -> Option<usize> {

@@ -3,10 +3,11 @@
 //! Whoever reads data meets four kinds of trouble, and each wants another answer: a file that is not there
 //! ([`Error::MissingFolder`], [`Error::MissingFile`]: put it there), a file that is damaged or another one than
 //! expected ([`Error::File`], with a [`FileProblem`]: fetch it again), a setting that makes no sense
-//! ([`Error::Setting`]: change the program), and code of the user's own that fails inside a pipe ([`Error::Custom`],
-//! [`Error::Panicked`]). Every message is whole: it names the file or the setting, what was expected, what was found,
+//! ([`Error::Setting`]: change the program), and code of the user's own that fails inside a pipe or a loader
+//! ([`Error::Custom`], [`Error::Panicked`], [`Error::Hung`]; [`Error::Sample`] says with which sample). Every message is whole: it names the file or the setting, what was expected, what was found,
 //! what the system said, and what to do; there is no chain of sources to be walked.
 
+use std::any::Any;
 use std::path::PathBuf;
 
 /// `Result` with this crate's [`Error`].
@@ -73,11 +74,64 @@ pub enum Error {
         found: String,
     },
 
-    /// User code in a pipe panicked; the pipe ends after this item.
-    #[error("code in a data pipe panicked: {message}; the pipe has ended")]
+    /// Bytes are no picture that can be decoded; [`Error::File`] where they come from a file.
+    #[error("can't decode a picture: {0}")]
+    Decode(DecodeProblem),
+
+    /// User code in a pipe, or on a worker of a loader, panicked. A pipe ends after this item.
+    #[error("code that makes data panicked: {message}")]
     Panicked {
         /// The panic's message.
         message: String,
+    },
+
+    /// One sample could not be made.
+    #[error("{sample}: {error}")]
+    Sample {
+        /// The sample, as its source describes it: its number, its file.
+        sample: String,
+        /// What went wrong with it.
+        error: Box<Error>,
+    },
+
+    /// More samples could not be made than a loader may skip.
+    #[error(
+        "{skipped} samples could not be made, and at most {at_most} may be skipped; the last one was {last}"
+    )]
+    TooManySkipped {
+        /// How many in this epoch, so far.
+        skipped: u64,
+        /// What [`OnError::Skip`](crate::OnError::Skip) allows.
+        at_most: u64,
+        /// What went wrong last.
+        last: Box<Error>,
+    },
+
+    /// None of the samples of a batch could be made.
+    #[error(
+        "none of the {count} samples of batch {batch} could be made; the first one was {first}"
+    )]
+    EmptyBatch {
+        /// The batch's number in its epoch, from 0.
+        batch: u64,
+        /// Its samples.
+        count: usize,
+        /// What went wrong first.
+        first: Box<Error>,
+    },
+
+    /// Code on a worker of a loader did not come back; the epoch has ended.
+    #[error(
+        "{stage} {sample} has taken {seconds} seconds; see why it hangs there, or allow it more with \
+         LoaderConfig::timeout"
+    )]
+    Hung {
+        /// What the worker was doing: "reading", ..
+        stage: &'static str,
+        /// What with.
+        sample: String,
+        /// For how long at least.
+        seconds: f64,
     },
 
     /// A data set could not be downloaded.
@@ -113,6 +167,23 @@ impl Error {
     /// ```
     pub fn custom(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Custom(error.into())
+    }
+
+    /// This error, as that of `sample`.
+    pub(crate) fn sample(sample: String, error: Self) -> Self {
+        Self::Sample {
+            sample,
+            error: Box::new(error),
+        }
+    }
+
+    /// From what a panic left behind.
+    pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Self {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        Self::Panicked {
+            message: text.unwrap_or("(no message)").to_owned(),
+        }
     }
 }
 
@@ -260,6 +331,27 @@ pub enum FileProblem {
     #[error("holds no images; fetch the file again")]
     Empty,
 
+    /// A folder of images, or of a class of them, holds none.
+    #[error("holds no images ({extensions}); put some there, or remove the folder")]
+    NoImages {
+        /// The last parts of names that are taken for images.
+        extensions: String,
+    },
+
+    /// The file is not the archive or table that it should be, or is a damaged one.
+    #[error("not a good {format}: {problem}; {remedy}")]
+    Container {
+        /// What it should be.
+        format: &'static str,
+        /// What is wrong.
+        problem: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// The picture can't be decoded.
+    #[error(transparent)]
+    Picture(DecodeProblem),
+
     /// The file can't be unpacked.
     #[error("damaged gzip data after {found} bytes: {error}; fetch the file again")]
     Gzip {
@@ -267,5 +359,52 @@ pub enum FileProblem {
         found: u64,
         /// What the decoder says.
         error: std::io::Error,
+    },
+}
+
+/// Why bytes can't be decoded as a picture.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeProblem {
+    /// The format is none of those that can be decoded.
+    #[error(
+        "it begins with bytes {found:02x?}, which is none of JPEG, PNG, WebP, GIF and BMP; \
+         check that it is a picture, or convert it"
+    )]
+    UnknownFormat {
+        /// The first bytes, up to 12.
+        found: Vec<u8>,
+    },
+
+    /// The picture has more pixels than are allowed.
+    #[error(
+        "{height}x{width} pixels (height x width), more than the limit of {limit}; \
+         raise `Limits::max_pixels` if the picture is meant to be that large"
+    )]
+    TooManyPixels {
+        /// Rows, as the header has it.
+        height: u64,
+        /// Pixels of a row, as the header has it.
+        width: u64,
+        /// The limit of height times width.
+        limit: u64,
+    },
+
+    /// The picture has no pixels.
+    #[error("{height}x{width} pixels (height x width); a picture has at least one")]
+    Empty {
+        /// Rows, as the header has it.
+        height: u64,
+        /// Pixels of a row, as the header has it.
+        width: u64,
+    },
+
+    /// The data are damaged, end early, or use a part of the format that is not supported.
+    #[error("damaged or unsupported {format} data: {message}; fetch the file again, or convert it")]
+    Damaged {
+        /// The format.
+        format: &'static str,
+        /// What the decoder says.
+        message: String,
     },
 }

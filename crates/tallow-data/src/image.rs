@@ -53,6 +53,16 @@ impl Image {
         })
     }
 
+    /// A picture of parts that are known to fit.
+    pub(crate) fn from_parts(values: Vec<u8>, size: [usize; 2], channels: usize) -> Self {
+        debug_assert_eq!(values.len(), size[0] * size[1] * channels);
+        Self {
+            values,
+            size,
+            channels,
+        }
+    }
+
     /// Rows.
     pub fn height(&self) -> usize {
         self.size[0]
@@ -90,6 +100,12 @@ impl Image {
         }
         &self.values[(y * self.width() + x) * self.channels..][..self.channels]
     }
+}
+
+/// Grey from a colour, by the weights of ITU-R 601 in 16 bits: what Pillow's `convert("L")` computes.
+pub(crate) fn luma(r: u8, g: u8, b: u8) -> u8 {
+    let sum = u32::from(r) * 19_595 + u32::from(g) * 38_470 + u32::from(b) * 7_471 + 0x8000;
+    (sum >> 16) as u8
 }
 
 impl fmt::Debug for Image {

@@ -3,19 +3,22 @@
 mod augment;
 mod batch;
 pub mod datasets;
+pub mod decode;
 mod error;
 mod image;
 mod image_dataset;
 mod loader;
 mod normalize;
 pub mod pipe;
+pub mod source;
 pub mod transform;
 
 pub use augment::Augment;
 pub use batch::{Batch, BatchSource, Batches};
-pub use error::{Error, FileProblem, Result};
+pub use error::{DecodeProblem, Error, FileProblem, Result};
 pub use image::Image;
 pub use image_dataset::ImageDataset;
-pub use loader::{Loader, LoaderConfig};
+pub use loader::{Epoch, Loader, LoaderConfig, LoaderState, LoaderStats, OnError, Row};
 pub use normalize::Normalize;
 pub use pipe::Pipe;
+pub use source::{Dataset, ImageFolder, Pass, Shard, Source, TarShards};

@@ -1,83 +1,74 @@
-//! [`Loader`]: the batches of an [`ImageDataset`], shuffled, changed at random, normalised, and made ahead of their
-//! use.
+//! [`Loader`]: the batches of any source, made by worker threads ahead of their use, the same for any number of them.
 //!
-//! The pixels lie in memory already; what images are read from lies with [`datasets`](crate::datasets).
+//! In order: settings (`config`), what passes between threads (`job`), the threads (`workers`) and what they are
+//! doing (`watch`), how samples become batches (`samples`, `collect`, and `in_memory` for bytes that lie in memory
+//! already), an epoch as it is read (`epoch`, `state`, `stats`). Where samples come from is left to [`source`](crate::source),
+//! what happens to pictures to [`transform`](crate::transform).
+
+mod collect;
+mod config;
+mod epoch;
+mod in_memory;
+mod job;
+mod samples;
+mod state;
+mod stats;
+mod watch;
+mod workers;
 
 use std::fmt;
 use std::sync::Arc;
 
-use candle_core::{Device, Tensor};
-use tallow_tensor::rng::{self, Purpose, Stream};
+use tallow_tensor::rng::Stream;
 
-use crate::augment::Change;
-use crate::normalize::{self, Table};
-use crate::{Augment, Batch, BatchSource, Batches, Error, ImageDataset, Normalize, Result, pipe};
+use crate::source::Source;
+use crate::transform::{Pipeline, Repeatable, Transform};
+use crate::{Batch, BatchSource, Batches, Image, Result};
+use collect::{Rows, Values};
+use job::Recipe;
+use samples::Samples;
+use stats::Counters;
 
-/// How a [`Loader`] makes its batches.
+pub use collect::Row;
+pub use config::{LoaderConfig, OnError};
+pub use epoch::Epoch;
+pub use state::LoaderState;
+pub use stats::LoaderStats;
+
+/// The batches of a source: PyTorch's `DataLoader`.
 ///
-/// Begin with [`train`](Self::train) or [`eval`](Self::eval) and set what should differ:
+/// Every batch is a function of the source, the pipeline, the configuration and the number of the epoch. The order is
+/// drawn from (seed, epoch), the random changes to a sample from (seed, epoch, the sample's number). Neither the number
+/// of workers nor where reading began changes a bit.
 ///
-/// ```
-/// use tallow_data::{Augment, LoaderConfig};
-///
-/// let config = LoaderConfig { augment: Augment::flip_and_crop(2), ..LoaderConfig::train(128) };
-/// assert!(config.shuffle && config.drop_last);
-/// ```
-#[derive(Debug, Clone, PartialEq)]
-pub struct LoaderConfig {
-    /// Samples a batch.
-    pub batch_size: usize,
-    /// Another order in every epoch, from `seed`.
-    pub shuffle: bool,
-    /// Leaves out the samples that don't fill a last batch.
-    pub drop_last: bool,
-    /// What shuffling and augmentation are drawn from.
-    pub seed: u64,
-    /// Scales the values to mean 0 and standard deviation 1; `None` leaves them at 0..1.
-    pub normalize: Option<Normalize>,
-    /// Random changes to the images.
-    pub augment: Augment,
-    /// How many batches are made ahead of their use; 0 makes each when it is asked for. Does not change the batches.
-    pub prefetch: usize,
+/// A worker makes a whole batch at a time, and writes samples straight into the memory that becomes its tensor. Up to
+/// `prefetch` batches are in memory beside the one that is being used.
+#[derive(Clone)]
+pub struct Loader<B = Batch> {
+    recipe: Arc<dyn Recipe<B>>,
+    config: LoaderConfig,
+    samples: Option<usize>,
+    counters: Arc<Counters>,
 }
 
-impl LoaderConfig {
-    /// For training: shuffled, without the last partial batch, seed 42, two batches ahead.
-    pub fn train(batch_size: usize) -> Self {
-        Self {
-            batch_size,
-            shuffle: true,
-            drop_last: true,
-            seed: 42,
-            normalize: None,
-            augment: Augment::NONE,
-            prefetch: 2,
-        }
-    }
-
-    /// For evaluation: every sample, in order, two batches ahead.
-    pub fn eval(batch_size: usize) -> Self {
-        Self {
-            shuffle: false,
-            drop_last: false,
-            ..Self::train(batch_size)
-        }
-    }
-}
-
-impl ImageDataset {
-    /// A source of batches of this data set: images `[N, C, H, W]` f32, labels `[N]` u32, on the CPU.
+impl Loader {
+    /// Batches for training: images of `source`, each changed by `pipeline`.
     ///
     /// ```
-    /// use tallow_data::{BatchSource, LoaderConfig, datasets};
+    /// use tallow_data::transform::pipeline;
+    /// use tallow_data::{Loader, LoaderConfig, datasets};
     ///
     /// # fn main() -> tallow_data::Result<()> {
     /// let (train, _) = datasets::fashion_mnist_subset()?;
-    /// let normalize = Some(train.channel_stats()?);
-    /// let loader = train.loader(LoaderConfig { normalize, ..LoaderConfig::train(100) })?;
+    /// let normalize = train.channel_stats()?;
+    /// let changes = pipeline()
+    ///     .random_crop(28, 2)
+    ///     .random_horizontal_flip(0.5)
+    ///     .to_tensor()
+    ///     .normalize(normalize);
     ///
-    /// assert_eq!(loader.len_hint(), Some(80));
-    /// for batch in loader.epoch(0)?.take(1) {
+    /// let loader = Loader::train(train, changes, LoaderConfig::train(100).with_workers(2))?;
+    /// for batch in loader.batches(0)?.take(1) {
     ///     assert_eq!(batch?.images.dims(), [100, 1, 28, 28]);
     /// }
     /// # Ok(())
@@ -86,128 +77,189 @@ impl ImageDataset {
     ///
     /// # Errors
     ///
-    /// [`Error::Setting`] if there is not one batch in the data set, the padding of a random crop could push an image
-    /// out of its frame, or the means or deviations don't fit the channels.
-    pub fn loader(&self, config: LoaderConfig) -> Result<Loader> {
-        let smallest = if config.drop_last {
-            config.batch_size
-        } else {
-            1
+    /// [`Error::Setting`](crate::Error::Setting) if the source has not one batch of that size, the shard is none of its number, or
+    /// `augment` or `normalize` are set, which are the pipeline's business, or a setting of the pipeline makes no sense.
+    pub fn train<S, T>(source: S, pipeline: Pipeline<T>, config: LoaderConfig) -> Result<Self>
+    where
+        S: Source<Sample = (Image, u32)>,
+        T: Transform<Image> + 'static,
+        T::Output: Row,
+    {
+        config.check_pipeline()?;
+        pipeline.check()?;
+        let change = move |(image, label), draw: &mut Stream| {
+            let row = pipeline.apply(image, draw)?;
+            Ok((row, label))
         };
-        if config.batch_size == 0 || self.len() < smallest {
-            return Err(Error::Setting {
-                what: "a loader",
-                expected: format!(
-                    "batches of 1 to {} samples, the size of the data set",
-                    self.len()
-                ),
-                found: format!(
-                    "batches of {} samples, drop_last: {}",
-                    config.batch_size, config.drop_last
-                ),
-            });
-        }
-        let [channels, height, width] = self.image_shape();
-        if config.augment.crop_padding >= height.min(width) {
-            return Err(Error::Setting {
-                what: "a random crop",
-                expected: format!("padding smaller than the images, which are {height}x{width}"),
-                found: format!("padding {}", config.augment.crop_padding),
-            });
-        }
-        let tables = normalize::tables(config.normalize.as_ref(), channels)?.into();
-        Ok(Loader {
-            dataset: self.clone(),
+        let recipe = Samples::new(source, change, Rows, config.clone());
+        Self::of(recipe, config)
+    }
+
+    /// Batches for evaluation. Only pipelines that draw nothing are taken: a figure is that of the model, not of luck.
+    ///
+    /// ```compile_fail
+    /// use tallow_data::transform::pipeline;
+    /// use tallow_data::{Loader, LoaderConfig, datasets};
+    ///
+    /// # fn main() -> tallow_data::Result<()> {
+    /// let (_, test) = datasets::fashion_mnist_subset()?;
+    /// let changes = pipeline().random_horizontal_flip(0.5).to_tensor();
+    /// let loader = Loader::eval(test, changes, LoaderConfig::eval(100))?; // draws random numbers
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`train`](Self::train).
+    pub fn eval<S, T>(source: S, pipeline: Pipeline<T>, config: LoaderConfig) -> Result<Self>
+    where
+        S: Source<Sample = (Image, u32)>,
+        T: Transform<Image> + 'static,
+        T::Kind: Repeatable,
+        T::Output: Row,
+    {
+        Self::train(source, pipeline, config)
+    }
+}
+
+impl<B: Send + 'static> Loader<B> {
+    /// Batches of any kind: samples of `source`, each changed by `change`, and made to a batch by `collate`, all on the
+    /// workers.
+    ///
+    /// `change` draws random numbers from the stream that it is given, which is keyed by seed, epoch and sample.
+    ///
+    /// ```
+    /// use tallow_data::{Loader, LoaderConfig, source};
+    ///
+    /// # fn main() -> tallow_data::Result<()> {
+    /// let words = source::list(["one", "two", "three", "four"]);
+    /// let config = LoaderConfig::eval(2).with_workers(2);
+    /// let loader = Loader::collated(
+    ///     words,
+    ///     |word, draw| Ok(if draw.chance(0.5) { word.to_uppercase() } else { word.into() }),
+    ///     |words| Ok(words.join(" ")),
+    ///     config,
+    /// )?;
+    /// let lines: tallow_data::Result<Vec<String>> = loader.batches(0)?.collect();
+    /// assert_eq!(lines?[1].to_lowercase(), "three four");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`train`](Loader::train).
+    pub fn collated<S, T, F, C>(
+        source: S,
+        change: F,
+        collate: C,
+        config: LoaderConfig,
+    ) -> Result<Self>
+    where
+        S: Source,
+        T: 'static,
+        F: Fn(S::Sample, &mut Stream) -> Result<T> + Send + Sync + 'static,
+        C: Fn(Vec<T>) -> Result<B> + Send + Sync + 'static,
+    {
+        config.check_pipeline()?;
+        let recipe = Samples::new(source, change, Values(collate), config.clone());
+        Self::of(recipe, config)
+    }
+
+    fn of(recipe: impl Recipe<B> + 'static, config: LoaderConfig) -> Result<Self> {
+        let samples = recipe.samples();
+        config.check(samples)?;
+        Ok(Self {
+            recipe: Arc::new(recipe),
             config,
-            tables,
+            samples,
+            counters: Arc::default(),
         })
     }
-}
 
-/// The batches of an [`ImageDataset`]; see [`ImageDataset::loader`].
-///
-/// Every batch is a function of the data set, the configuration and the number of the epoch: the order is drawn from
-/// (seed, epoch), the changes to an image from (seed, epoch, the image's place in the data set).
-#[derive(Clone)]
-pub struct Loader {
-    dataset: ImageDataset,
-    config: LoaderConfig,
-    tables: Arc<[Table]>,
-}
-
-impl Loader {
-    /// The data set that the batches are made of.
-    pub fn dataset(&self) -> &ImageDataset {
-        &self.dataset
+    /// The batches of epoch number `epoch`, counted from 0.
+    ///
+    /// # Errors
+    ///
+    /// What keeps the source or a thread from starting. What goes wrong later comes as an item.
+    pub fn batches(&self, epoch: u64) -> Result<Epoch<B>> {
+        self.resume(&LoaderState::new(&self.config, self.samples, epoch))
     }
 
+    /// The batches that are left of an epoch where a reader's [`state`](Epoch::state) was taken, the same as that
+    /// reader would have seen.
+    ///
+    /// Samples that are reached by number are not read again. A stream is read again up to that place, without what its
+    /// workers do.
+    ///
+    /// ```
+    /// use tallow_data::{LoaderConfig, datasets};
+    ///
+    /// # fn main() -> tallow_data::Result<()> {
+    /// let (train, _) = datasets::fashion_mnist_subset()?;
+    /// let loader = train.loader(LoaderConfig::train(500))?;
+    /// let mut epoch = loader.batches(0)?;
+    /// epoch.next();
+    /// let state = epoch.state(); // small, and implements serde's traits
+    ///
+    /// let other = train.loader(LoaderConfig::train(500).with_workers(2))?;
+    /// assert_eq!(other.resume(&state)?.count(), 15);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Setting`](crate::Error::Setting) if the state is that of a loader with other batches; and as [`batches`](Self::batches).
+    pub fn resume(&self, state: &LoaderState) -> Result<Epoch<B>> {
+        state.check(&self.config, self.samples)?;
+        let feed = self.recipe.open(state.epoch, state.batch)?;
+        Epoch::new(feed, &self.config, state.clone(), self.counters.clone())
+    }
+}
+
+impl<B> Loader<B> {
     /// How the batches are made.
     pub fn config(&self) -> &LoaderConfig {
         &self.config
     }
 
-    /// The samples' places in the data set, in the order of an epoch.
-    fn order(&self, epoch: u64) -> Vec<usize> {
-        if !self.config.shuffle {
-            return (0..self.dataset.len()).collect();
-        }
-        let key = rng::key(self.config.seed, Purpose::Shuffle, epoch, 0);
-        Stream::new(key).permutation(self.dataset.len())
+    /// What was handed out so far, by this loader and its clones, in all epochs.
+    pub fn stats(&self) -> LoaderStats {
+        self.counters.read()
     }
 
-    /// The batch of the given samples.
-    fn collate(&self, epoch: u64, samples: &[usize]) -> Result<Batch> {
-        let [channels, height, width] = self.dataset.image_shape();
-        let size = channels * height * width;
-        let mut values = vec![0f32; samples.len() * size];
-        let mut labels = Vec::with_capacity(samples.len());
-        for (&index, values) in samples.iter().zip(values.chunks_exact_mut(size)) {
-            let pixels = &self.dataset.pixels()[index * size..][..size];
-            self.change(epoch, index)
-                .write(pixels, [height, width], &self.tables, values);
-            labels.push(self.dataset.labels()[index]);
-        }
-        let count = labels.len();
-        Ok(Batch {
-            images: Tensor::from_vec(values, (count, channels, height, width), &Device::Cpu)?,
-            labels: Tensor::from_vec(labels, count, &Device::Cpu)?,
-        })
-    }
-
-    fn change(&self, epoch: u64, index: usize) -> Change {
-        let augment = self.config.augment;
-        if augment == Augment::NONE {
-            return Change::default();
-        }
-        let key = rng::key(self.config.seed, Purpose::Augment, epoch, index as u64);
-        augment.draw(&mut Stream::new(key))
+    /// The messages of the first 1,000 samples that were left out, see [`OnError::Skip`].
+    pub fn skipped(&self) -> Vec<String> {
+        self.counters.skipped()
     }
 }
 
 impl BatchSource for Loader {
     fn epoch(&self, epoch: u64) -> Result<Batches<'_>> {
-        let loader = self.clone();
-        let batches = pipe::from_iter(self.order(epoch))
-            .batch(self.config.batch_size, self.config.drop_last)?
-            .collate(move |samples| loader.collate(epoch, &samples))
-            .prefetch(self.config.prefetch);
-        Ok(Box::new(batches))
+        Ok(Box::new(self.batches(epoch)?))
+    }
+
+    fn epoch_from(&self, epoch: u64, done: u64) -> Result<Batches<'_>> {
+        let mut state = LoaderState::new(&self.config, self.samples, epoch);
+        state.batch = done;
+        Ok(Box::new(self.resume(&state)?))
     }
 
     fn len_hint(&self) -> Option<usize> {
-        let (samples, size) = (self.dataset.len(), self.config.batch_size);
-        Some(if self.config.drop_last {
-            samples / size
-        } else {
-            samples.div_ceil(size)
-        })
+        self.config.batches(self.samples)
+    }
+
+    fn stats(&self) -> Option<LoaderStats> {
+        Some(self.counters.read())
     }
 }
 
-impl fmt::Debug for Loader {
+impl<B> fmt::Debug for Loader<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Loader")
-            .field("dataset", &self.dataset)
+            .field("samples", &self.samples)
             .field("config", &self.config)
             .finish_non_exhaustive()
     }

@@ -21,6 +21,24 @@ impl Normalize {
             std: vec![std],
         }
     }
+
+    /// Mean and standard deviation, one of each for all channels or one a channel.
+    pub(crate) fn each(&self, channels: usize) -> Result<(&[f32], &[f32])> {
+        let Self { mean, std } = self;
+        let fits = |values: &[f32]| values.len() == 1 || values.len() == channels;
+        let usable =
+            mean.iter().all(|m| m.is_finite()) && std.iter().all(|s| s.is_normal() && *s > 0.);
+        if usable && fits(mean) && fits(std) && channels > 0 {
+            return Ok((mean, std));
+        }
+        Err(Error::Setting {
+            what: "normalisation",
+            expected: format!(
+                "one finite mean and one standard deviation above 0, for all of the {channels} channels or for each"
+            ),
+            found: format!("mean {mean:?} and standard deviation {std:?}"),
+        })
+    }
 }
 
 /// The value that each byte becomes.
@@ -29,26 +47,12 @@ pub(crate) type Table = [f32; 256];
 /// One table a channel; without `normalize` they scale to 0..1.
 pub(crate) fn tables(normalize: Option<&Normalize>, channels: usize) -> Result<Vec<Table>> {
     let scale = Normalize::all(0., 1.);
-    let Normalize { mean, std } = normalize.unwrap_or(&scale);
-    let each = |values: &[f32]| match values {
-        [all] => Some(vec![*all; channels]),
-        _ => (values.len() == channels).then(|| values.to_vec()),
-    };
-    let usable = mean.iter().all(|m| m.is_finite()) && std.iter().all(|s| s.is_normal() && *s > 0.);
-    match (each(mean), each(std)) {
-        (Some(mean), Some(std)) if usable => Ok(mean
-            .iter()
-            .zip(&std)
-            .map(|(&mean, &std)| table(mean, std))
-            .collect()),
-        _ => Err(Error::Setting {
-            what: "normalisation",
-            expected: format!(
-                "one finite mean and one standard deviation above 0, for all of the {channels} channels or for each"
-            ),
-            found: format!("mean {mean:?} and standard deviation {std:?}"),
-        }),
-    }
+    let (means, stds) = normalize.unwrap_or(&scale).each(channels)?;
+    let each = means.iter().cycle().zip(stds.iter().cycle());
+    Ok(each
+        .take(channels)
+        .map(|(&mean, &std)| table(mean, std))
+        .collect())
 }
 
 fn table(mean: f32, std: f32) -> Table {

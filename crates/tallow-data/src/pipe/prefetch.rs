@@ -1,6 +1,5 @@
 //! Reads ahead on a thread of its own (PyTorch's `Prefetcher`): see [`Pipe::prefetch`](super::Pipe::prefetch).
 
-use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -122,17 +121,9 @@ impl<T, I: Iterator<Item = Result<T>>> Iterator for Guarded<I> {
         let item = match catch_unwind(AssertUnwindSafe(|| items.next())) {
             Ok(Some(item)) => return Some(item),
             Ok(None) => None,
-            Err(panic) => Some(Err(Error::Panicked {
-                message: message(&*panic),
-            })),
+            Err(panic) => Some(Err(Error::panicked(&*panic))),
         };
         self.items = None;
         item
     }
-}
-
-fn message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("(no message)").to_owned()
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tallow_tensor::rng::Stream;
 
-use super::{Fixed, Kind, Transform};
+use super::{Fixed, Kind, Repeatable, Transform};
 use crate::{Image, Result};
 
 /// Begins a pipeline: pictures as they come.
@@ -17,6 +17,28 @@ pub fn pipeline() -> Pipeline<Start> {
 /// Transforms one after the other, beginning with an [`Image`]; cheap to clone.
 ///
 /// The methods that lengthen it lie with the transforms, a file each.
+///
+/// ```
+/// use tallow_data::transform::pipeline;
+/// use tallow_data::{Image, Normalize};
+/// use tallow_tensor::rng::{self, Purpose, Stream};
+///
+/// # fn main() -> tallow_data::Result<()> {
+/// let train = pipeline()
+///     .random_crop(32, 4)
+///     .random_horizontal_flip(0.5)
+///     .to_tensor()
+///     .normalize(Normalize::all(0.5, 0.25));
+///
+/// let image = Image::new(vec![128; 32 * 32 * 3], [32, 32], 3)?;
+/// let (seed, epoch, sample) = (42, 0, 7);
+/// let key = rng::key(seed, Purpose::Augment, epoch, sample);
+/// let once = train.apply(image.clone(), &mut Stream::new(key))?;
+/// assert_eq!(once.shape(), [3, 32, 32]);
+/// assert_eq!(once, train.apply(image, &mut Stream::new(key))?);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Pipeline<T> {
     transform: Arc<T>,
@@ -49,6 +71,41 @@ impl<T: Transform<Image>> Pipeline<T> {
     pub fn apply(&self, image: Image, draw: &mut Stream) -> Result<T::Output> {
         self.transform.apply(image, draw)
     }
+
+    /// Whether the settings of all transforms make sense, before any picture is there.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Setting`](crate::Error::Setting) naming the transform and the setting.
+    pub fn check(&self) -> Result<()> {
+        self.transform.check()
+    }
+}
+
+/// A pipeline that gives the same for the same picture every time: what evaluation takes.
+///
+/// Implemented for every [`Pipeline`] without random transforms; a random one does not compile where this is asked for.
+pub trait FixedPipeline: Send + Sync {
+    /// The form that the pipeline gives.
+    type Output;
+
+    /// Changes one picture; nothing is drawn.
+    ///
+    /// # Errors
+    ///
+    /// What a transform can't do to this picture.
+    fn apply_fixed(&self, image: Image) -> Result<Self::Output>;
+}
+
+impl<T: Transform<Image>> FixedPipeline for Pipeline<T>
+where
+    T::Kind: Repeatable,
+{
+    type Output = T::Output;
+
+    fn apply_fixed(&self, image: Image) -> Result<T::Output> {
+        self.transform.apply(image, &mut Stream::new(0))
+    }
 }
 
 /// The beginning of a pipeline.
@@ -77,5 +134,10 @@ impl<I, T: Transform<I>, U: Transform<T::Output>> Transform<I> for Chain<T, U> {
 
     fn apply(&self, input: I, draw: &mut Stream) -> Result<U::Output> {
         self.next.apply(self.first.apply(input, draw)?, draw)
+    }
+
+    fn check(&self) -> Result<()> {
+        self.first.check()?;
+        self.next.check()
     }
 }

@@ -89,7 +89,7 @@ impl<M: ModuleT> Trainer<M> {
         self.notify(|hook, context| hook.on_epoch_end(context))
     }
 
-    /// Opens the epoch and passes over the batches that are done.
+    /// Opens the epoch, behind the batches that are done.
     fn begin_epoch<'a>(&mut self, train: &'a dyn BatchSource) -> Result<Batches<'a>> {
         let state = &mut self.state;
         let position = &mut state.position;
@@ -99,14 +99,7 @@ impl<M: ModuleT> Trainer<M> {
         state.current_epoch = position.epoch;
         state.current_batch = position.batch;
         state.within_epoch = true;
-        let mut batches = train.epoch(position.epoch)?;
-        for done in 0..position.batch {
-            match batches.next() {
-                Some(batch) => batch?,
-                None => return Err(other_source(&format!("at least {}", position.batch), done)),
-            };
-        }
-        Ok(batches)
+        Ok(train.epoch_from(position.epoch, position.batch)?)
     }
 
     fn samples(&self) -> u64 {
