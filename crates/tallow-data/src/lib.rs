@@ -12,7 +12,7 @@ pub mod pipe;
 pub mod transform;
 
 pub use augment::Augment;
-pub use batch::{Batch, BatchSource, Batches};
+pub use batch::{Batch, BatchSource, Batches, Mix};
 pub use error::{Error, FileProblem, Result};
 pub use image::Image;
 pub use image_dataset::ImageDataset;

@@ -171,6 +171,7 @@ impl Loader {
         Ok(Batch {
             images: Tensor::from_vec(values, (count, channels, height, width), &Device::Cpu)?,
             labels: Tensor::from_vec(labels, count, &Device::Cpu)?,
+            mix: None,
         })
     }
 

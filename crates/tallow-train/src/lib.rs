@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `trainer.rs` and `trainer/` | [`Trainer`]: settings, the loop, one step, evaluation, what to say about a NaN |
 //! | `hook.rs` | [`Hook`] and [`HookContext`] |
-//! | `optimizer.rs` and `optimizer/` | [`Optimizer`], [`AdamW`], [`Sgd`], [`OptimizerState`] |
+//! | `optimizer.rs` and `optimizer/` | [`Optimizer`], [`AdamW`], [`Sgd`], [`Lamb`], [`Muon`], [`ParamGroups`], [`OptimizerState`] |
 //! | `schedule.rs` | [`LrSchedule`] |
 //! | `loss.rs` | [`Loss`] |
 //! | `metrics.rs`, `history.rs` | [`metrics`], [`History`] |
@@ -30,7 +30,10 @@ pub use error::{BadValue, CheckpointProblem, Error, Result};
 pub use history::{EpochRecord, History};
 pub use hook::{Hook, HookContext};
 pub use loss::{CrossEntropyConfig, Loss};
-pub use optimizer::{AdamW, Optimizer, OptimizerState, ParameterState, Sgd};
+pub use optimizer::{
+    AdamW, GroupOptions, Lamb, Muon, MuonAdjustment, Optimizer, OptimizerState, ParamGroup, ParamGroups,
+    ParameterState, Sgd,
+};
 pub use progress::ProgressDisplay;
 pub use schedule::{Anneal, LrSchedule};
 pub use trainer::{Trainer, TrainerBuilder};
