@@ -1,4 +1,5 @@
-//! What a training loop reads: [`Batch`], with [`Mix`] for images of more than one class, and [`BatchSource`], anything that can hand out the batches of an epoch.
+//! What a training loop reads: [`Batch`], with [`Mix`] for images of more than one class, and [`BatchSource`], anything that can
+//! hand out the batches of an epoch.
 //!
 //! How batches come about is the business of [`ImageDataset::loader`](crate::ImageDataset::loader) and of
 //! [`pipe`](crate::pipe); how they are used is the trainer's.
