@@ -132,7 +132,9 @@ pub fn clip_grad_value(
     limit: f64,
 ) -> Result<()> {
     GradientClip::Value(limit).check()?;
-    replace(parameters, gradients, |gradient| gradient.clamp(-limit, limit))
+    replace(parameters, gradients, |gradient| {
+        gradient.clamp(-limit, limit)
+    })
 }
 
 fn present<'a>(

@@ -120,9 +120,8 @@ impl Ema {
         updates: u64,
         values: impl Iterator<Item = (&'a String, &'a Tensor)>,
     ) -> Result<Self> {
-        let average = values.map(|(name, value)| {
-            Ok((name.clone(), Var::from_tensor(&value.copy()?.detach())?))
-        });
+        let average = values
+            .map(|(name, value)| Ok((name.clone(), Var::from_tensor(&value.copy()?.detach())?)));
         Ok(Self {
             config,
             updates,

@@ -39,8 +39,8 @@ pub use hook::{Hook, HookContext};
 pub use loss::{CrossEntropyConfig, Loss};
 pub use lr_finder::{LrCurve, LrFinder, LrPoint};
 pub use optimizer::{
-    AdamW, GroupOptions, Lamb, Muon, MuonAdjustment, Optimizer, OptimizerState, ParamGroup, ParamGroups,
-    ParameterState, Sgd,
+    AdamW, GroupOptions, Lamb, Muon, MuonAdjustment, Optimizer, OptimizerState, ParamGroup,
+    ParamGroups, ParameterState, Sgd,
 };
 pub use progress::ProgressDisplay;
 pub use schedule::{Anneal, LrSchedule, LrSchedulerHook, ReduceOnPlateau, Watched};

@@ -49,7 +49,13 @@ impl LrFinder {
     ///
     /// [`Error::Setting`] names the first setting that makes no sense.
     pub fn check(&self) -> Result<()> {
-        let Self { start, end, steps, smoothing, diverged_at } = *self;
+        let Self {
+            start,
+            end,
+            steps,
+            smoothing,
+            diverged_at,
+        } = *self;
         let fits = start > 0.0 && end.is_finite() && start < end;
         let found = format!("{start} to {end}");
         let what = "the range of learning rates";
@@ -133,7 +139,10 @@ impl LrCurve {
         let slope = |pair: &[LrPoint]| {
             (pair[1].smoothed - pair[0].smoothed) / (pair[1].lr.ln() - pair[0].lr.ln())
         };
-        let slopes = self.trusted().windows(2).map(|pair| (slope(pair), pair[0].lr));
+        let slopes = self
+            .trusted()
+            .windows(2)
+            .map(|pair| (slope(pair), pair[0].lr));
         let best = slopes.min_by(|a, b| a.0.total_cmp(&b.0));
         best.filter(|(slope, _)| *slope < 0.0).map(|(_, lr)| lr)
     }

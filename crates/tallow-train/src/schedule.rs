@@ -229,29 +229,9 @@ impl LrSchedule {
             Self::Step { every, gamma } => base * gamma.powf((step / (*every).max(1)) as f64),
             Self::Cosine { steps, min_lr } => {
                 let fraction = step.min(*steps) as f64 / (*steps).max(1) as f64;
-                min_lr + (base - min_lr) * (1.0 + (PI * fraction).cos()) / 2.0
+                half_cosine(base, *min_lr, fraction)
             }
-            Self::OneCycle {
-                steps,
-                warmup_fraction,
-                anneal,
-                initial_divisor,
-                final_divisor,
-            } => {
-                let initial = base / initial_divisor;
-                let last = steps.saturating_sub(1);
-                let step = step.min(last) as f64;
-                let last = last as f64;
-                let peak = warmup_fraction * *steps as f64 - 1.0;
-                if step < peak {
-                    anneal.between(initial, base, step / peak)
-                } else if peak < last {
-                    let fraction = (step - peak) / (last - peak);
-                    anneal.between(base, initial / final_divisor, fraction)
-                } else {
-                    base
-                }
-            }
+            Self::OneCycle { .. } => self.one_cycle_lr(base, step),
             Self::Warmup {
                 steps,
                 start_factor,
@@ -275,7 +255,7 @@ impl LrSchedule {
             } => {
                 let (start, length) = cycle(*first, *growth, step);
                 let fraction = (step - start) as f64 / length as f64;
-                min_lr + (base - min_lr) * (1.0 + (PI * fraction).cos()) / 2.0
+                half_cosine(base, *min_lr, fraction)
             }
             Self::Polynomial { steps, power } => {
                 let fraction = step.min(*steps) as f64 / (*steps).max(1) as f64;
@@ -293,9 +273,41 @@ impl LrSchedule {
             }
         }
     }
+
+    /// The rate of a one-cycle schedule; of any other, `base`.
+    fn one_cycle_lr(&self, base: f64, step: u64) -> f64 {
+        let Self::OneCycle {
+            steps,
+            warmup_fraction,
+            anneal,
+            initial_divisor,
+            final_divisor,
+        } = self
+        else {
+            return base;
+        };
+        let initial = base / initial_divisor;
+        let last = steps.saturating_sub(1);
+        let step = step.min(last) as f64;
+        let last = last as f64;
+        let peak = warmup_fraction * *steps as f64 - 1.0;
+        if step < peak {
+            anneal.between(initial, base, step / peak)
+        } else if peak < last {
+            let fraction = (step - peak) / (last - peak);
+            anneal.between(base, initial / final_divisor, fraction)
+        } else {
+            base
+        }
+    }
 }
 
-/// The sum of all cycles but those after it, and the length of the cycle that `step` falls into.
+/// From `base` down to `min_lr` along half a cosine.
+fn half_cosine(base: f64, min_lr: f64, fraction: f64) -> f64 {
+    min_lr + (base - min_lr) * (1.0 + (PI * fraction).cos()) / 2.0
+}
+
+/// Where the cycle that `step` falls into begins, and its length.
 fn cycle(first: u64, growth: u64, step: u64) -> (u64, u64) {
     let (first, growth) = (first.max(1), growth.max(1));
     if growth == 1 {

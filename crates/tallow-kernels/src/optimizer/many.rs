@@ -55,7 +55,9 @@ pub(super) fn chunks<'a, C>(jobs: &'a mut [Job<'_, C>]) -> Vec<Chunk<'a>> {
                 job: index,
                 param,
                 grad,
-                state: states.each_mut().map(|state| state.next().unwrap_or_default()),
+                state: states
+                    .each_mut()
+                    .map(|state| state.next().unwrap_or_default()),
                 sums: [0.0; 2],
             });
         }
@@ -65,7 +67,12 @@ pub(super) fn chunks<'a, C>(jobs: &'a mut [Job<'_, C>]) -> Vec<Chunk<'a>> {
 
 /// Calls `f` for every chunk.
 pub(super) fn each(chunks: &mut [Chunk<'_>], f: impl Fn(&mut Chunk<'_>) + Sync) {
-    for_each(chunks.len(), CHUNKS_A_TASK, chunks, |_, chunks: &mut [Chunk<'_>]| {
-        chunks.iter_mut().for_each(&f);
-    });
+    for_each(
+        chunks.len(),
+        CHUNKS_A_TASK,
+        chunks,
+        |_, chunks: &mut [Chunk<'_>]| {
+            chunks.iter_mut().for_each(&f);
+        },
+    );
 }

@@ -52,7 +52,13 @@ impl Muon {
     fn check(&self) -> Result<()> {
         check_range(KERNEL, "lr", self.lr, 0.0..=f64::MAX, FINITE)?;
         check_range(KERNEL, "step_lr", self.step_lr, 0.0..=f64::MAX, FINITE)?;
-        check_range(KERNEL, "momentum", self.momentum, 0.0..=LARGEST_BETA, BELOW_1)?;
+        check_range(
+            KERNEL,
+            "momentum",
+            self.momentum,
+            0.0..=LARGEST_BETA,
+            BELOW_1,
+        )?;
         let decay = self.weight_decay;
         check_range(KERNEL, "weight_decay", decay, 0.0..=f64::MAX, FINITE)
     }
@@ -84,9 +90,14 @@ pub fn muon(
     let momentum = config.momentum as f32;
     let ahead = if config.nesterov { momentum } else { 1.0 };
     let len = param.len();
-    for_each(len, LEAF, (&mut *buf, grad, &mut step[..]), |_, (buf, grad, step)| {
-        carry_leaf(momentum, ahead, buf, grad, step);
-    });
+    for_each(
+        len,
+        LEAF,
+        (&mut *buf, grad, &mut step[..]),
+        |_, (buf, grad, step)| {
+            carry_leaf(momentum, ahead, buf, grad, step);
+        },
+    );
     orthogonalize(&config.newton_schulz, [rows, columns], &mut step)?;
     let shrink = (1.0 - config.lr * config.weight_decay) as f32;
     let lr = config.step_lr as f32;
@@ -125,33 +136,64 @@ pub fn orthogonalize(
 
     // The smaller of the two Gram matrices: of the rows, or of the columns, as rows of the transpose.
     let (n, k) = (rows.min(columns), rows.max(columns));
-    let (rs, cs) = if rows > columns { (1, columns) } else { (columns, 1) };
+    let (rs, cs) = if rows > columns {
+        (1, columns)
+    } else {
+        (columns, 1)
+    };
     let [a, b, c] = config.coefficients.map(|factor| factor as f32);
     let (mut gram, mut polynomial) = (vec![0.0; n * n], vec![0.0; n * n]);
     let mut next = vec![0.0; matrix.len()];
     for _ in 0..config.steps {
         gemm(GemmArgs {
-            m: n, n, k,
-            a: matrix, a_rs: rs, a_cs: cs,
-            b: matrix, b_rs: cs, b_cs: rs,
-            c: &mut gram, c_rs: n, c_cs: 1,
-            alpha: 1.0, beta: 0.0,
+            m: n,
+            n,
+            k,
+            a: matrix,
+            a_rs: rs,
+            a_cs: cs,
+            b: matrix,
+            b_rs: cs,
+            b_cs: rs,
+            c: &mut gram,
+            c_rs: n,
+            c_cs: 1,
+            alpha: 1.0,
+            beta: 0.0,
         })?;
         polynomial.copy_from_slice(&gram);
         gemm(GemmArgs {
-            m: n, n, k: n,
-            a: &gram, a_rs: n, a_cs: 1,
-            b: &gram, b_rs: n, b_cs: 1,
-            c: &mut polynomial, c_rs: n, c_cs: 1,
-            alpha: c, beta: b,
+            m: n,
+            n,
+            k: n,
+            a: &gram,
+            a_rs: n,
+            a_cs: 1,
+            b: &gram,
+            b_rs: n,
+            b_cs: 1,
+            c: &mut polynomial,
+            c_rs: n,
+            c_cs: 1,
+            alpha: c,
+            beta: b,
         })?;
         next.copy_from_slice(matrix);
         gemm(GemmArgs {
-            m: n, n: k, k: n,
-            a: &polynomial, a_rs: n, a_cs: 1,
-            b: matrix, b_rs: rs, b_cs: cs,
-            c: &mut next, c_rs: rs, c_cs: cs,
-            alpha: 1.0, beta: a,
+            m: n,
+            n: k,
+            k: n,
+            a: &polynomial,
+            a_rs: n,
+            a_cs: 1,
+            b: matrix,
+            b_rs: rs,
+            b_cs: cs,
+            c: &mut next,
+            c_rs: rs,
+            c_cs: cs,
+            alpha: 1.0,
+            beta: a,
         })?;
         matrix.copy_from_slice(&next);
     }

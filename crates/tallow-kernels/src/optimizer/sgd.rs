@@ -134,7 +134,12 @@ pub fn sgd_many(jobs: &mut [Job<'_, SgdStep>]) -> Result<()> {
     }
     let steps: Vec<(SgdStep, Velocity)> = jobs
         .iter()
-        .map(|job| (job.config, Velocity::new(&job.config.config, job.config.first)))
+        .map(|job| {
+            (
+                job.config,
+                Velocity::new(&job.config.config, job.config.first),
+            )
+        })
         .collect();
     many::each(&mut many::chunks(jobs), |chunk| {
         let (step, velocity) = &steps[chunk.job];

@@ -9,17 +9,28 @@ const LANES: usize = 8;
 
 /// The sum of squares of `values`, in `f64` and in an order that follows from the length alone.
 pub fn square_sum(values: &[f32]) -> f64 {
-    reduce(values.len(), LEAF, values, |_, leaf| squares(leaf), |a, b| a + b).unwrap_or(0.0)
+    reduce(
+        values.len(),
+        LEAF,
+        values,
+        |_, leaf| squares(leaf),
+        |a, b| a + b,
+    )
+    .unwrap_or(0.0)
 }
 
 /// `values *= factor`.
 pub fn scale(factor: f32, values: &mut [f32]) {
-    for_each(values.len(), LEAF, values, |_, values| scale_leaf(factor, values));
+    for_each(values.len(), LEAF, values, |_, values| {
+        scale_leaf(factor, values)
+    });
 }
 
 /// `values` no farther from zero than `limit`; NaN stays.
 pub fn clamp(limit: f32, values: &mut [f32]) {
-    for_each(values.len(), LEAF, values, |_, values| clamp_leaf(limit, values));
+    for_each(values.len(), LEAF, values, |_, values| {
+        clamp_leaf(limit, values)
+    });
 }
 
 /// `sum += factor * values`.
@@ -40,9 +51,14 @@ pub fn add_scaled(factor: f32, values: &[f32], sum: &mut [f32]) -> Result<()> {
 /// [`Error::Length`](crate::Error::Length) unless both are as long.
 pub fn approach(share: f32, values: &[f32], average: &mut [f32]) -> Result<()> {
     check_len("approach", "values", values, average.len())?;
-    for_each(average.len(), LEAF, (average, values), |_, (average, values)| {
-        approach_leaf(share, values, average);
-    });
+    for_each(
+        average.len(),
+        LEAF,
+        (average, values),
+        |_, (average, values)| {
+            approach_leaf(share, values, average);
+        },
+    );
     Ok(())
 }
 

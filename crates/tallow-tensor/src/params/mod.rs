@@ -210,7 +210,10 @@ impl Params {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        let entries = self.entries.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let entries = self
+            .entries
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
         frozen::forget(entries.values());
     }
 }

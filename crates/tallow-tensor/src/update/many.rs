@@ -48,7 +48,14 @@ pub fn adamw_all(items: &[Item<'_, AdamWUpdate>]) -> Result<()> {
 pub fn sgd_all(items: &[Item<'_, SgdUpdate>]) -> Result<()> {
     in_groups(
         items,
-        |item| sgd(item.parameter, item.grad, item.state.first().copied(), &item.update),
+        |item| {
+            sgd(
+                item.parameter,
+                item.grad,
+                item.state.first().copied(),
+                &item.update,
+            )
+        },
         |items| {
             let step = |update: &SgdUpdate| kernels::SgdStep {
                 config: update.kernel(),
@@ -106,7 +113,9 @@ fn own_memory<U>(items: &[Item<'_, U>]) -> bool {
         .iter()
         .flat_map(|item| std::iter::once(item.parameter).chain(item.state.iter().copied()));
     vars.all(|var| written.insert(memory(var)))
-        && items.iter().all(|item| !written.contains(&memory(item.grad)))
+        && items
+            .iter()
+            .all(|item| !written.contains(&memory(item.grad)))
 }
 
 /// What tells the memory of one tensor from that of another.
@@ -118,7 +127,9 @@ fn memory(tensor: &Tensor) -> usize {
 fn pair<'a, U>(name: &str, item: &Item<'a, U>) -> Result<[&'a Var; 2]> {
     item.state.as_slice().try_into().map_err(|_| {
         let found = item.state.len();
-        Error::msg(format!("{name}: an update needs two moments, found {found}"))
+        Error::msg(format!(
+            "{name}: an update needs two moments, found {found}"
+        ))
     })
 }
 

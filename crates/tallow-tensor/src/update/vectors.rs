@@ -15,7 +15,9 @@ use crate::inplace;
 pub fn square_sum(tensor: &Tensor) -> Result<f64> {
     let tensor = tensor.detach().contiguous()?;
     if inplace::is_supported(&tensor) {
-        return inplace::read_all(&[tensor], |values| values.iter().map(|v| kernels::square_sum(v)).sum());
+        return inplace::read_all(&[tensor], |values| {
+            values.iter().map(|v| kernels::square_sum(v)).sum()
+        });
     }
     tensor.to_dtype(DType::F64)?.sqr()?.sum_all()?.to_scalar()
 }
@@ -55,7 +57,11 @@ pub fn approach(average: &Var, values: &Tensor, share: f64) -> Result<()> {
 ///
 /// Shapes, types or devices that differ, or variables that share memory.
 pub fn swap(a: &Var, b: &Var) -> Result<()> {
-    if inplace::is_supported(a) && inplace::is_supported(b) && a.id() != b.id() && a.dims() == b.dims() {
+    if inplace::is_supported(a)
+        && inplace::is_supported(b)
+        && a.id() != b.id()
+        && a.dims() == b.dims()
+    {
         return inplace::update(a, |a| {
             inplace::update(b, |b| {
                 a.swap_with_slice(b);
@@ -63,7 +69,10 @@ pub fn swap(a: &Var, b: &Var) -> Result<()> {
             })
         });
     }
-    let (old_a, old_b) = (a.as_detached_tensor().copy()?, b.as_detached_tensor().copy()?);
+    let (old_a, old_b) = (
+        a.as_detached_tensor().copy()?,
+        b.as_detached_tensor().copy()?,
+    );
     a.set(&old_b)?;
     b.set(&old_a)?;
     inplace::touch();

@@ -37,7 +37,11 @@ impl Axes {
 }
 
 fn share(value: f64, [low, high]: [f64; 2]) -> f64 {
-    if high > low { (value - low) / (high - low) } else { 0.5 }
+    if high > low {
+        (value - low) / (high - low)
+    } else {
+        0.5
+    }
 }
 
 /// Writing to a string never fails.
@@ -48,9 +52,17 @@ pub(super) fn draw(curve: &LrCurve) -> String {
     );
     if let Some(axes) = Axes::of(curve) {
         scales(&mut svg, &axes);
-        let _ = write!(svg, "<polyline fill=\"none\" stroke=\"#1f77b4\" stroke-width=\"2\" points=\"");
+        let _ = write!(
+            svg,
+            "<polyline fill=\"none\" stroke=\"#1f77b4\" stroke-width=\"2\" points=\""
+        );
         for point in &curve.points {
-            let _ = write!(svg, "{:.1},{:.1} ", axes.x(point.lr), axes.y(point.smoothed));
+            let _ = write!(
+                svg,
+                "{:.1},{:.1} ",
+                axes.x(point.lr),
+                axes.y(point.smoothed)
+            );
         }
         svg.push_str("\"/>\n");
         for (name, lr, colour) in [
@@ -94,7 +106,12 @@ fn scales(svg: &mut String, axes: &Axes) {
     );
 }
 
-fn mark(svg: &mut String, curve: &LrCurve, axes: &Axes, (name, lr, colour): (&str, Option<f64>, &str)) {
+fn mark(
+    svg: &mut String,
+    curve: &LrCurve,
+    axes: &Axes,
+    (name, lr, colour): (&str, Option<f64>, &str),
+) {
     let Some(point) = lr.and_then(|lr| curve.points.iter().find(|point| point.lr == lr)) else {
         return;
     };

@@ -120,9 +120,8 @@ impl ParamGroups {
     /// No weight decay for what has one dimension (weights of norms, biases, scales) and for whatever is called `bias`.
     #[must_use]
     pub fn no_decay_on_norms_and_biases(self) -> Self {
-        let vector = |name: &str, dims: &[usize]| {
-            dims.len() <= 1 || name.rsplit('.').next() == Some("bias")
-        };
+        let vector =
+            |name: &str, dims: &[usize]| dims.len() <= 1 || name.rsplit('.').next() == Some("bias");
         self.when(vector, GroupOptions::new().with_weight_decay(0.0))
     }
 
@@ -243,14 +242,17 @@ impl Grouping {
                 state.settings.insert(key, options.lr_factor);
             }
             if let Some(decay) = options.weight_decay {
-                state.settings.insert(format!("{WEIGHT_DECAY}{name}"), decay);
+                state
+                    .settings
+                    .insert(format!("{WEIGHT_DECAY}{name}"), decay);
             }
         }
     }
 
     /// The same rules with the options that a state has for its parameters.
     pub(super) fn restored(&self, state: &OptimizerState) -> Self {
-        let setting = |kind: &str, name: &str| state.settings.get(&format!("{kind}{name}")).copied();
+        let setting =
+            |kind: &str, name: &str| state.settings.get(&format!("{kind}{name}")).copied();
         let known = state.parameters.keys().map(|name| {
             let options = GroupOptions {
                 lr_factor: setting(LR_FACTOR, name).unwrap_or(1.0),

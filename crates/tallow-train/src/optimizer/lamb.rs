@@ -122,13 +122,22 @@ impl Lamb {
     }
 
     fn apply(&mut self, updates: &[Update<'_>]) -> Result<()> {
-        for Update { name, parameter, .. } in updates {
+        for Update {
+            name, parameter, ..
+        } in updates
+        {
             self.moments.meet(name, parameter)?;
             self.groups.meet(name, parameter);
         }
         let items = updates.iter().filter_map(|each| {
             let moments = self.moments.get(each.name)?;
-            let Settings { lr, betas, eps, weight_decay, always_adapt } = self.settings;
+            let Settings {
+                lr,
+                betas,
+                eps,
+                weight_decay,
+                always_adapt,
+            } = self.settings;
             let (lr, weight_decay) = self.groups.of(each.name, lr, weight_decay);
             let update = LambUpdate {
                 lr,
@@ -147,7 +156,9 @@ impl Lamb {
             })
         });
         update::lamb_all(&items.collect::<Vec<_>>())?;
-        updates.iter().for_each(|update| self.moments.advance(update.name));
+        updates
+            .iter()
+            .for_each(|update| self.moments.advance(update.name));
         Ok(())
     }
 }
@@ -158,7 +169,13 @@ impl Optimizer for Lamb {
     }
 
     fn check(&self) -> Result<()> {
-        let Settings { lr, betas, eps, weight_decay, .. } = self.settings;
+        let Settings {
+            lr,
+            betas,
+            eps,
+            weight_decay,
+            ..
+        } = self.settings;
         require_not_negative("the learning rate of LAMB", lr)?;
         for beta in betas {
             require_below_1("a decay rate of LAMB", beta)?;
@@ -187,7 +204,13 @@ impl Optimizer for Lamb {
     }
 
     fn state(&self) -> OptimizerState {
-        let Settings { lr, betas: [beta1, beta2], eps, weight_decay, always_adapt } = self.settings;
+        let Settings {
+            lr,
+            betas: [beta1, beta2],
+            eps,
+            weight_decay,
+            always_adapt,
+        } = self.settings;
         let mut state = OptimizerState::with_settings(
             ALGORITHM,
             [

@@ -109,9 +109,14 @@ impl MuonAdjustment {
 
     fn of_code(code: f64) -> Result<Self> {
         let known = [Self::Original, Self::MatchRmsAdamW];
-        known.into_iter().find(|each| each.code() == code).ok_or_else(|| {
-            Error::OptimizerState(format!("no adjustment of Muon has the number {code}; update Tallow"))
-        })
+        known
+            .into_iter()
+            .find(|each| each.code() == code)
+            .ok_or_else(|| {
+                Error::OptimizerState(format!(
+                    "no adjustment of Muon has the number {code}; update Tallow"
+                ))
+            })
     }
 }
 
@@ -200,16 +205,26 @@ impl Muon {
     /// Whether a parameter is this optimizer's own. What it was once, it stays.
     fn is_own(&self, name: &str, parameter: &Var) -> bool {
         self.memories.contains_key(name)
-            || !self.rest.knows(name) && parameter.rank() >= 2 && !(self.leave.0)(name, parameter.dims())
+            || !self.rest.knows(name)
+                && parameter.rank() >= 2
+                && !(self.leave.0)(name, parameter.dims())
     }
 
     fn update_matrix(&mut self, name: &str, parameter: &Var, grad: &Tensor) -> Result<()> {
         self.groups.meet(name, parameter);
         if !self.memories.contains_key(name) {
             let buffer = Var::from_tensor(&parameter.zeros_like()?)?;
-            self.memories.insert(name.to_string(), Memory { step: 0, buffer });
+            self.memories
+                .insert(name.to_string(), Memory { step: 0, buffer });
         }
-        let Settings { lr, momentum, nesterov, weight_decay, steps, adjustment } = self.settings;
+        let Settings {
+            lr,
+            momentum,
+            nesterov,
+            weight_decay,
+            steps,
+            adjustment,
+        } = self.settings;
         let (lr, weight_decay) = self.groups.of(name, lr, weight_decay);
         let rows = parameter.dims().first().copied().unwrap_or(1);
         let columns = parameter.elem_count() / rows.max(1);
@@ -219,7 +234,10 @@ impl Muon {
             momentum,
             nesterov,
             weight_decay,
-            newton_schulz: NewtonSchulz { steps, ..NewtonSchulz::default() },
+            newton_schulz: NewtonSchulz {
+                steps,
+                ..NewtonSchulz::default()
+            },
         };
         if let Some(memory) = self.memories.get_mut(name) {
             update::muon(parameter, grad, &memory.buffer, &step)?;
@@ -264,7 +282,12 @@ impl Optimizer for Muon {
         let count = updates.len();
         let own = |update: &Update<'_>| self.is_own(update.name, update.parameter);
         let (matrices, rest): (Vec<_>, Vec<_>) = updates.into_iter().partition(own);
-        for Update { name, parameter, grad } in matrices {
+        for Update {
+            name,
+            parameter,
+            grad,
+        } in matrices
+        {
             self.update_matrix(name, parameter, &grad)?;
         }
         self.rest.apply(&rest)?;
@@ -272,7 +295,14 @@ impl Optimizer for Muon {
     }
 
     fn state(&self) -> OptimizerState {
-        let Settings { lr, momentum, nesterov, weight_decay, steps, adjustment } = self.settings;
+        let Settings {
+            lr,
+            momentum,
+            nesterov,
+            weight_decay,
+            steps,
+            adjustment,
+        } = self.settings;
         let mut state = OptimizerState::with_settings(
             ALGORITHM,
             [
@@ -298,7 +328,9 @@ impl Optimizer for Muon {
         let rest = self.rest.state();
         state.parameters.extend(rest.parameters);
         let settings = rest.settings.into_iter();
-        state.settings.extend(settings.map(|(name, value)| (format!("{REST}{name}"), value)));
+        state
+            .settings
+            .extend(settings.map(|(name, value)| (format!("{REST}{name}"), value)));
         state
     }
 
@@ -321,13 +353,20 @@ impl Optimizer for Muon {
             .partition(|(_, each)| is_own(each));
         let read = |(name, state): (&String, &ParameterState)| {
             let buffer = state.owned(name, MOMENTUM_BUFFER)?;
-            Ok((name.clone(), Memory { step: state.step, buffer }))
+            Ok((
+                name.clone(),
+                Memory {
+                    step: state.step,
+                    buffer,
+                },
+            ))
         };
         let memories = own.iter().map(read).collect::<Result<_>>()?;
         let mut rest_state = OptimizerState::new(self.rest.algorithm());
-        let settings_of_rest = state.settings.iter().filter_map(|(name, value)| {
-            Some((name.strip_prefix(REST)?.to_string(), *value))
-        });
+        let settings_of_rest = state
+            .settings
+            .iter()
+            .filter_map(|(name, value)| Some((name.strip_prefix(REST)?.to_string(), *value)));
         rest_state.settings = settings_of_rest.collect();
         rest_state.parameters = rest;
         self.rest.load_state(&rest_state)?;

@@ -249,7 +249,9 @@ impl<M: ModuleT> TrainerBuilder<M> {
         Error::require(batches > 0, what, "at least 1", &batches)?;
         self.updates.clip.map_or(Ok(()), |clip| clip.check())?;
         self.ema.map_or(Ok(()), |ema| ema.check())?;
-        self.plateau.as_ref().map_or(Ok(()), ReduceOnPlateau::check)?;
+        self.plateau
+            .as_ref()
+            .map_or(Ok(()), ReduceOnPlateau::check)?;
         self.optimizer.check()?;
         match &self.schedule {
             SchedulePlan::Fixed(schedule) => schedule.check(),

@@ -100,7 +100,9 @@ fn muon_follows_pytorch() {
 fn muon_takes_convolutions_as_matrices_and_leaves_the_rest_to_adamw() {
     let filled = |shape: &[usize]| {
         let count: usize = shape.iter().product();
-        let values: Vec<f32> = (0..count).map(|i| ((i * 7 + 3) % 11) as f32 - 5.0).collect();
+        let values: Vec<f32> = (0..count)
+            .map(|i| ((i * 7 + 3) % 11) as f32 - 5.0)
+            .collect();
         Tensor::from_vec(values, shape, &Device::Cpu).unwrap()
     };
     let var = |shape: &[usize]| Var::from_tensor(&filled(shape)).unwrap();
@@ -122,7 +124,11 @@ fn muon_takes_convolutions_as_matrices_and_leaves_the_rest_to_adamw() {
         let mut expected = AdamW::new(0.02);
         expected.update(name, &adam, &filled(&shape)).unwrap();
         assert_close(&ours, &adam, 1e-7, name);
-        assert!(muon.state().parameters[name].tensors.contains_key("exp_avg"));
+        assert!(
+            muon.state().parameters[name]
+                .tensors
+                .contains_key("exp_avg")
+        );
     }
 }
 
@@ -180,7 +186,8 @@ fn rules_combine_and_resemble_param_groups() {
     let split = groups.split(&params);
     let factors = |decay: Option<f64>| {
         let of = split.iter().filter(|g| g.options.weight_decay() == decay);
-        of.map(|g| (g.options.lr_factor(), g.names.len())).collect::<Vec<_>>()
+        of.map(|g| (g.options.lr_factor(), g.names.len()))
+            .collect::<Vec<_>>()
     };
     let expected = [(0.125, 1), (0.25, 1), (0.5, 1), (1.0, 1)];
     assert_eq!(factors(None), expected);
@@ -214,11 +221,18 @@ fn many(step: usize) -> (Vec<(String, Var)>, Vec<Tensor>) {
         let len = if index == 7 { 70_001 } else { index % 13 + 1 };
         let value = |i: usize| (((i * 31 + index * 17 + salt * 101) % 97) as f32 - 48.0) / 50.0;
         let values: Vec<f32> = (0..rows * len).map(value).collect();
-        let shape = if index % 2 == 0 { vec![rows, len] } else { vec![rows * len] };
+        let shape = if index % 2 == 0 {
+            vec![rows, len]
+        } else {
+            vec![rows * len]
+        };
         Tensor::from_vec(values, shape, &Device::Cpu).unwrap()
     };
     let parameters = (0..150).map(|i| (format!("p{i}"), Var::from_tensor(&tensor(i, 0)).unwrap()));
-    (parameters.collect(), (0..150).map(|i| tensor(i, step + 1)).collect())
+    (
+        parameters.collect(),
+        (0..150).map(|i| tensor(i, step + 1)).collect(),
+    )
 }
 
 fn store(parameters: &[(String, Var)], gradients: &[Tensor]) -> candle_core::backprop::GradStore {
@@ -232,7 +246,9 @@ fn store(parameters: &[(String, Var)], gradients: &[Tensor]) -> candle_core::bac
 
 fn bits(parameters: &[(String, Var)]) -> Vec<Vec<u32>> {
     let values = |var: &Var| var.flatten_all().unwrap().to_vec1::<f32>().unwrap();
-    let of = parameters.iter().map(|(_, var)| values(var).into_iter().map(f32::to_bits).collect());
+    let of = parameters
+        .iter()
+        .map(|(_, var)| values(var).into_iter().map(f32::to_bits).collect());
     of.collect()
 }
 
@@ -246,7 +262,10 @@ fn one_section_gives_the_bits_of_single_updates_for_any_number_of_threads() {
             }
         }
         for threads in [1, 3] {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let pool = rayon::ThreadPoolBuilder::new()
+                .num_threads(threads)
+                .build()
+                .unwrap();
             let (parameters, _) = many(0);
             // Optimizers aren't `Send`: made inside.
             let ours = pool.install(|| {
@@ -257,7 +276,12 @@ fn one_section_gives_the_bits_of_single_updates_for_any_number_of_threads() {
                 }
                 bits(&parameters)
             });
-            assert_eq!(ours, bits(&expected), "{}, {threads} threads", single.algorithm());
+            assert_eq!(
+                ours,
+                bits(&expected),
+                "{}, {threads} threads",
+                single.algorithm()
+            );
         }
     }
 }
@@ -273,12 +297,23 @@ fn a_restored_state_goes_on_with_the_same_bits_groups_included() {
         }
         let copies: Vec<(String, Var)> = parameters
             .iter()
-            .map(|(name, var)| (name.clone(), Var::from_tensor(&var.copy().unwrap()).unwrap()))
+            .map(|(name, var)| {
+                (
+                    name.clone(),
+                    Var::from_tensor(&var.copy().unwrap()).unwrap(),
+                )
+            })
             .collect();
-        second.load_state(&first.state().deep_copy().unwrap()).unwrap();
+        second
+            .load_state(&first.state().deep_copy().unwrap())
+            .unwrap();
         for step in 2..4 {
-            first.step(&parameters, &mut store(&parameters, &many(step).1)).unwrap();
-            second.step(&copies, &mut store(&copies, &many(step).1)).unwrap();
+            first
+                .step(&parameters, &mut store(&parameters, &many(step).1))
+                .unwrap();
+            second
+                .step(&copies, &mut store(&copies, &many(step).1))
+                .unwrap();
         }
         assert_eq!(bits(&parameters), bits(&copies), "{}", first.algorithm());
         assert_eq!(first.state().settings, second.state().settings);
@@ -299,7 +334,12 @@ fn to_clip() -> (Vec<(String, Var)>, candle_core::backprop::GradStore) {
     let gradients: Vec<Vec<f64>> = golden("/clip/gradients");
     let gradients: Vec<Tensor> = gradients.iter().map(|g| vector(g, DType::F32)).collect();
     let vars = gradients.iter().enumerate();
-    let vars = vars.map(|(i, g)| (format!("p{i}"), Var::from_tensor(&g.zeros_like().unwrap()).unwrap()));
+    let vars = vars.map(|(i, g)| {
+        (
+            format!("p{i}"),
+            Var::from_tensor(&g.zeros_like().unwrap()).unwrap(),
+        )
+    });
     let vars: Vec<_> = vars.collect();
     let store = store(&vars, &gradients);
     (vars, store)
@@ -314,7 +354,10 @@ fn clipping_gives_pytorchs_norms_and_gradients() {
             _ => {
                 let norm = clip_grad_norm(&vars, &mut store, limit).unwrap();
                 let expected: f64 = golden(&format!("/clip/{name}/norm"));
-                assert!((norm - expected).abs() < 1e-6 * expected, "{norm} and {expected}");
+                assert!(
+                    (norm - expected).abs() < 1e-6 * expected,
+                    "{norm} and {expected}"
+                );
             }
         }
         let expected: Vec<Vec<f64>> = golden(&format!("/clip/{name}/clipped"));
@@ -337,7 +380,12 @@ fn a_gradient_that_is_not_finite_is_named_and_nothing_changes() {
                 matches!(&error, Error::NonFiniteGradient { parameter, .. } if parameter == "p1"),
                 "{error}"
             );
-            assert_close(store.get(&vars[0].1).unwrap(), &kept, 0.0, "the other gradient");
+            assert_close(
+                store.get(&vars[0].1).unwrap(),
+                &kept,
+                0.0,
+                "the other gradient",
+            );
         }
     }
     assert!(clip_grad_norm(&[], &mut to_clip().1, 0.0).is_err());
@@ -352,7 +400,10 @@ fn later_schedules_give_pytorchs_rates() {
         min_lr: 0.01,
     };
     let sequence = LrSchedule::Sequence {
-        parts: vec![(4, LrSchedule::constant()), (6, LrSchedule::exponential(0.8))],
+        parts: vec![
+            (4, LrSchedule::constant()),
+            (6, LrSchedule::exponential(0.8)),
+        ],
         last: Box::new(LrSchedule::cosine(10)),
     };
     let cases = [
@@ -364,7 +415,11 @@ fn later_schedules_give_pytorchs_rates() {
         ("sequence", sequence),
     ];
     let rates: BTreeMap<String, Vec<f64>> = golden("/rates");
-    assert_eq!(cases.len(), rates.len(), "every stored schedule is compared");
+    assert_eq!(
+        cases.len(),
+        rates.len(),
+        "every stored schedule is compared"
+    );
     for (name, schedule) in cases {
         schedule.check().unwrap();
         // PyTorch's cosine rises again past its end, ours stays.
@@ -412,7 +467,10 @@ fn a_plateau_gives_pytorchs_rates() {
         for (epoch, (metric, expected)) in metrics.into_iter().zip(rates).enumerate() {
             plateau.observe(base, metric);
             let rate = plateau.lr(base);
-            assert!((rate - expected).abs() < 1e-12, "epoch {epoch}: {rate}, PyTorch {expected}");
+            assert!(
+                (rate - expected).abs() < 1e-12,
+                "epoch {epoch}: {rate}, PyTorch {expected}"
+            );
         }
     }
     assert!(ReduceOnPlateau::on_loss().with_factor(1.0).check().is_err());

@@ -65,7 +65,10 @@ fn fit(builder: TrainerBuilder<Net>, data: &[Batch]) {
 fn distance(a: &Params, b: &Params) -> f32 {
     let pairs = a.iter().zip(b.iter());
     let distances = pairs.map(|(a, b)| {
-        let difference = (a.var.as_tensor() - b.var.as_tensor()).unwrap().abs().unwrap();
+        let difference = (a.var.as_tensor() - b.var.as_tensor())
+            .unwrap()
+            .abs()
+            .unwrap();
         difference.max_all().unwrap().to_scalar::<f32>().unwrap()
     });
     distances.fold(0.0, f32::max)
@@ -87,7 +90,12 @@ fn accumulated_batches_make_the_steps_of_large_ones() {
     for compiled in [false, true] {
         let sgd = || Sgd::new(0.2).momentum(0.9);
         let (builder, ours) = settings(false, 0.0, compiled);
-        let mut trainer = builder.optimizer(sgd()).epochs(2).accumulate(3).build().unwrap();
+        let mut trainer = builder
+            .optimizer(sgd())
+            .epochs(2)
+            .accumulate(3)
+            .build()
+            .unwrap();
         let history = trainer.fit(&small, None).unwrap();
         assert_eq!(trainer.steps(), 6);
         let (builder, expected) = settings(false, 0.0, compiled);
@@ -105,10 +113,13 @@ fn schedules_over_the_training_count_steps_not_batches() {
     let seen = Arc::new(Mutex::new(0));
     let (builder, _) = settings(false, 0.0, false);
     let noted = Arc::clone(&seen);
-    let builder = builder.accumulate(3).epochs(4).schedule_over_training(move |steps| {
-        *noted.lock().unwrap() = steps;
-        LrSchedule::cosine(steps)
-    });
+    let builder = builder
+        .accumulate(3)
+        .epochs(4)
+        .schedule_over_training(move |steps| {
+            *noted.lock().unwrap() = steps;
+            LrSchedule::cosine(steps)
+        });
     fit(builder, &batches(7));
     assert_eq!(*seen.lock().unwrap(), 12);
 }
@@ -122,7 +133,11 @@ fn everything(compiled: bool) -> (TrainerBuilder<Net>, Params) {
     let builder = builder
         .optimizer(Muon::new(0.02).groups(groups))
         .schedule(LrSchedule::exponential(0.95).with_warmup(2, 0.1))
-        .reduce_on_plateau(ReduceOnPlateau::on_accuracy().with_patience(0).with_factor(0.7))
+        .reduce_on_plateau(
+            ReduceOnPlateau::on_accuracy()
+                .with_patience(0)
+                .with_factor(0.7),
+        )
         .ema(EmaConfig::new(0.9).with_warmup())
         .clip(GradientClip::norm(0.5))
         .accumulate(2)
@@ -145,7 +160,9 @@ impl Hook for Interrupt {
 fn average_bits(trainer: &tallow_train::Trainer<Net>) -> Vec<Vec<u32>> {
     let tensors = trainer.ema().unwrap().tensors();
     let values = |t: &Tensor| t.flatten_all().unwrap().to_vec1::<f32>().unwrap();
-    let of = tensors.values().map(|t| values(t).into_iter().map(f32::to_bits).collect());
+    let of = tensors
+        .values()
+        .map(|t| values(t).into_iter().map(f32::to_bits).collect());
     of.collect()
 }
 
@@ -198,7 +215,13 @@ fn clipping_bounds_the_step_and_tells_the_norm() {
         assert!(norms.0.lock().unwrap()[0] > 0.01);
         let squares = params.iter().map(|entry| {
             let moved = (entry.var.as_tensor() - &before[&entry.name]).unwrap();
-            moved.sqr().unwrap().sum_all().unwrap().to_scalar::<f32>().unwrap()
+            moved
+                .sqr()
+                .unwrap()
+                .sum_all()
+                .unwrap()
+                .to_scalar::<f32>()
+                .unwrap()
         });
         let length = squares.sum::<f32>().sqrt();
         assert!((length - 0.01).abs() < 1e-4, "{length}");
@@ -215,7 +238,11 @@ fn evaluations_use_the_averaged_weights_and_put_the_others_back() {
                 evaluate,
                 ..EmaConfig::new(0.8)
             };
-            let mut trainer = builder.optimizer(AdamW::new(0.05)).ema(config).build().unwrap();
+            let mut trainer = builder
+                .optimizer(AdamW::new(0.05))
+                .ema(config)
+                .build()
+                .unwrap();
             trainer.fit(&data, Some(&evaluation)).unwrap();
             (trainer, params)
         };
@@ -256,7 +283,10 @@ fn mixed_labels_weigh_two_losses() {
     let expected = 0.7 * first + 0.3 * second;
     for compiled in [false, true] {
         let loss = loss_of(settings(false, 0.0, compiled).0, &mixed);
-        assert!((loss - expected).abs() < 1e-6, "compiled {compiled}: {loss} and {expected}");
+        assert!(
+            (loss - expected).abs() < 1e-6,
+            "compiled {compiled}: {loss} and {expected}"
+        );
     }
 }
 
@@ -304,8 +334,15 @@ fn mixed_batches_without_sense_are_refused() {
     assert!(Batch::soft(batch(0, 2).images, half.clone()).is_err());
     let unknown = batch(0, 2).with_pair(labels, half).unwrap();
     let (builder, _) = settings(false, 0.0, false);
-    let error = builder.build().unwrap().fit(&vec![unknown], None).unwrap_err();
-    assert!(error.to_string().contains("from 0 to 2, found 9"), "{error}");
+    let error = builder
+        .build()
+        .unwrap()
+        .fit(&vec![unknown], None)
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("from 0 to 2, found 9"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -315,7 +352,10 @@ fn a_plateau_lowers_the_rate_epoch_by_epoch() {
         .with_patience(0)
         .with_factor(0.5)
         .with_threshold(10.0); // nothing is ever better
-    let builder = builder.optimizer(Sgd::new(0.25)).reduce_on_plateau(plateau).epochs(4);
+    let builder = builder
+        .optimizer(Sgd::new(0.25))
+        .reduce_on_plateau(plateau)
+        .epochs(4);
     let history = builder.build().unwrap().fit(&batches(2), None).unwrap();
     let rates: Vec<f64> = history.epochs.iter().map(|epoch| epoch.lr).collect();
     assert_eq!(rates, [0.25, 0.25, 0.125, 0.0625]);
@@ -331,7 +371,11 @@ fn a_schedule_of_ones_own_is_a_hook() {
 
     let (builder, _) = settings(false, 0.0, false);
     let hook = LrSchedulerHook::new(|_, _| f64::NAN);
-    let error = builder.hook(Box::new(hook)).build().unwrap().fit(&batches(1), None);
+    let error = builder
+        .hook(Box::new(hook))
+        .build()
+        .unwrap()
+        .fit(&batches(1), None);
     assert!(matches!(error, Err(Error::Setting { .. })));
 }
 
@@ -348,7 +392,10 @@ fn the_range_test_gives_a_curve_and_changes_nothing() {
             ..LrFinder::default()
         };
         let curve = trainer.find_lr(&batches(3), &finder).unwrap();
-        assert_eq!(before, (bits(&params), average_bits(&trainer), trainer.steps()));
+        assert_eq!(
+            before,
+            (bits(&params), average_bits(&trainer), trainer.steps())
+        );
         let after = trainer.optimizer().state();
         assert_eq!(state.settings, after.settings);
         for (name, parameter) in &state.parameters {
@@ -356,7 +403,11 @@ fn the_range_test_gives_a_curve_and_changes_nothing() {
             assert_eq!(parameter.step, same.step);
             for (slot, tensor) in &parameter.tensors {
                 let values = |t: &Tensor| t.flatten_all().unwrap().to_vec1::<f32>().unwrap();
-                assert_eq!(values(tensor), values(&same.tensors[slot]), "{slot} of {name}");
+                assert_eq!(
+                    values(tensor),
+                    values(&same.tensors[slot]),
+                    "{slot} of {name}"
+                );
             }
         }
         let points = curve.points();
@@ -381,10 +432,19 @@ fn the_range_test_finds_a_rate_that_learns() {
     let svg = curve.to_svg();
     assert!(svg.contains("<polyline") && svg.contains("valley") && svg.ends_with("</svg>\n"));
     for wrong in [
-        LrFinder { start: 0.0, ..finder },
+        LrFinder {
+            start: 0.0,
+            ..finder
+        },
         LrFinder { steps: 1, ..finder },
-        LrFinder { smoothing: 1.0, ..finder },
-        LrFinder { diverged_at: 1.0, ..finder },
+        LrFinder {
+            smoothing: 1.0,
+            ..finder
+        },
+        LrFinder {
+            diverged_at: 1.0,
+            ..finder
+        },
     ] {
         assert!(trainer.find_lr(&data, &wrong).is_err(), "{wrong:?}");
     }
@@ -420,7 +480,12 @@ fn a_frozen_batch_norm_keeps_and_uses_its_running_statistics() {
         let path = folder.path().join("frozen.safetensors");
         trainer.save_checkpoint(&path).unwrap();
         let (builder, params) = settings(true, 0.0, compiled);
-        let mut trainer = builder.epochs(3).optimizer(Sgd::new(0.1)).resume(&path).build().unwrap();
+        let mut trainer = builder
+            .epochs(3)
+            .optimizer(Sgd::new(0.1))
+            .resume(&path)
+            .build()
+            .unwrap();
         // What training computes is what evaluation computes.
         let images = batch(0, 6).images;
         let outputs = [true, false].map(|train| {
@@ -430,15 +495,25 @@ fn a_frozen_batch_norm_keeps_and_uses_its_running_statistics() {
         assert_eq!(outputs[0], outputs[1]);
         let head = values(&params, "head.bias");
         trainer.fit(&batches(3), None).unwrap();
-        assert_eq!(NAMES.map(|name| values(&params, name)), moved, "compiled {compiled}");
+        assert_eq!(
+            NAMES.map(|name| values(&params, name)),
+            moved,
+            "compiled {compiled}"
+        );
         assert_ne!(values(&params, "head.bias"), head, "the rest learns");
 
         // Freed again, in the same trainer.
         ends.push(values(&params, "head.bias"));
         assert_eq!(params.unfreeze_batch_norm(""), 1);
         let again = trainer.model().forward_t(&images, true).unwrap();
-        assert_ne!(again.flatten_all().unwrap().to_vec1::<f32>().unwrap(), outputs[1]);
+        assert_ne!(
+            again.flatten_all().unwrap().to_vec1::<f32>().unwrap(),
+            outputs[1]
+        );
     }
-    let close = ends[0].iter().zip(&ends[1]).all(|(a, b)| (a - b).abs() < 1e-5);
+    let close = ends[0]
+        .iter()
+        .zip(&ends[1])
+        .all(|(a, b)| (a - b).abs() < 1e-5);
     assert!(close, "eager and compiled differ");
 }
