@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use candle_core::backprop::GradStore;
 use candle_core::{Device, Tensor, Var};
-use tallow_tensor::params::Kind;
 use tallow_tensor::{Capture, Params, inplace};
 
 use crate::bind::{self, Fed};
@@ -15,7 +14,7 @@ use crate::plan::{Frame, Plan};
 use crate::{Error, KernelTime, Metrics, Options, Result, compiler};
 
 /// Runs the forward pass, the loss and the backward pass of training steps as compiled plans, one a signature of
-/// shapes and of frozen parameters.
+/// shapes and of frozen parameters and buffers.
 ///
 /// Parameters are read from the model's own variables and gradients are handed out as tensors, so that any optimizer can
 /// follow, and whatever changes a parameter between steps is honoured: there is no second copy to keep current.
@@ -119,9 +118,8 @@ impl StepCompiler {
             gradients,
             measures,
         } = self;
-        let frozen = params
-            .iter()
-            .filter(|entry| entry.frozen && entry.kind == Kind::Trainable);
+        // Frozen buffers too: a batch norm with frozen statistics is another operation.
+        let frozen = params.iter().filter(|entry| entry.frozen);
         let signature = Signature {
             inputs: bind::signature(&[images, targets])?,
             frozen: frozen.map(|entry| entry.name).collect(),

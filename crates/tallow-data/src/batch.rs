@@ -1,4 +1,5 @@
-//! What a training loop reads: [`Batch`], and [`BatchSource`], anything that can hand out the batches of an epoch.
+//! What a training loop reads: [`Batch`], with [`Mix`] for images of more than one class, and [`BatchSource`], anything that can
+//! hand out the batches of an epoch.
 //!
 //! How batches come about is the business of [`ImageDataset::loader`](crate::ImageDataset::loader) and of
 //! [`pipe`](crate::pipe); how they are used is the trainer's.
@@ -12,8 +13,26 @@ use crate::{Error, LoaderStats, Result};
 pub struct Batch {
     /// `[N, C, H, W]`, f32, as the model wants them (normalised).
     pub images: Tensor,
-    /// `[N]`, u32: the class index of each image.
+    /// `[N]`, u32: the class index of each image; of a mixed image, that of its larger part.
     pub labels: Tensor,
+    /// What the labels leave out, for batches of mixed images.
+    pub mix: Option<Mix>,
+}
+
+/// The targets of images that belong to more than one class.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Mix {
+    /// Two classes an image, as MixUp (Zhang et al. 2018) and CutMix (Yun et al. 2019) make them: the batch's label counts
+    /// `lambda`, the second one `1 - lambda`.
+    Pair {
+        /// `[N]`, u32: the second class of each image.
+        labels: Tensor,
+        /// `[N]`, f32, from 0 to 1: how much the first class counts.
+        lambda: Tensor,
+    },
+    /// `[N, classes]`, f32: the probability of each class.
+    Soft(Tensor),
 }
 
 impl Batch {
@@ -40,7 +59,73 @@ impl Batch {
                 ),
             });
         }
-        Ok(Self { images, labels })
+        Ok(Self {
+            images,
+            labels,
+            mix: None,
+        })
+    }
+
+    /// The same batch with a second class for each image: the label it has counts `lambda`, `labels` count `1 - lambda`, both
+    /// `[N]`, u32 and f32.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Setting`] if shapes or types don't fit, or a lambda lies outside 0 to 1; [`Error::Tensor`] if it can't be read.
+    pub fn with_pair(mut self, labels: Tensor, lambda: Tensor) -> Result<Self> {
+        let fits = labels.dims() == self.labels.dims()
+            && lambda.dims() == self.labels.dims()
+            && labels.dtype() == DType::U32
+            && lambda.dtype() == DType::F32;
+        if !fits {
+            return Err(Error::Setting {
+                what: "the second class of a batch",
+                expected: format!("u32 labels [{0}] and f32 lambda [{0}]", self.len()),
+                found: format!(
+                    "labels {:?} {} and lambda {:?} {}",
+                    labels.dims(),
+                    labels.dtype().as_str(),
+                    lambda.dims(),
+                    lambda.dtype().as_str(),
+                ),
+            });
+        }
+        let shares = lambda.to_vec1::<f32>()?;
+        if let Some(share) = shares.iter().find(|share| !(0.0..=1.0).contains(*share)) {
+            return Err(Error::Setting {
+                what: "lambda of a batch",
+                expected: "from 0 to 1".into(),
+                found: share.to_string(),
+            });
+        }
+        self.mix = Some(Mix::Pair { labels, lambda });
+        Ok(self)
+    }
+
+    /// A batch of `images` `[N, C, H, W]` with a probability for each class, `[N, classes]` f32. The labels, which metrics look
+    /// at, are the most probable classes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Setting`] if the shapes or types don't fit; [`Error::Tensor`] if the probabilities can't be read.
+    pub fn soft(images: Tensor, probabilities: Tensor) -> Result<Self> {
+        let fits = probabilities.rank() == 2
+            && probabilities.dtype() == DType::F32
+            && probabilities.dims()[1] > 0;
+        if !fits {
+            return Err(Error::Setting {
+                what: "the soft labels of a batch",
+                expected: "f32 probabilities [N, classes]".into(),
+                found: format!(
+                    "{:?} {}",
+                    probabilities.dims(),
+                    probabilities.dtype().as_str()
+                ),
+            });
+        }
+        let mut batch = Self::new(images, probabilities.argmax(1)?)?;
+        batch.mix = Some(Mix::Soft(probabilities));
+        Ok(batch)
     }
 
     /// The number of samples, N.
@@ -59,9 +144,23 @@ impl Batch {
     ///
     /// [`Error::Tensor`] if the copy fails.
     pub fn to_device(&self, device: &Device) -> Result<Self> {
+        let mix = self.mix.as_ref().map(|mix| mix.to_device(device));
         Ok(Self {
             images: self.images.to_device(device)?,
             labels: self.labels.to_device(device)?,
+            mix: mix.transpose()?,
+        })
+    }
+}
+
+impl Mix {
+    fn to_device(&self, device: &Device) -> Result<Self> {
+        Ok(match self {
+            Self::Pair { labels, lambda } => Self::Pair {
+                labels: labels.to_device(device)?,
+                lambda: lambda.to_device(device)?,
+            },
+            Self::Soft(probabilities) => Self::Soft(probabilities.to_device(device)?),
         })
     }
 }

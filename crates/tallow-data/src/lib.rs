@@ -14,7 +14,7 @@ pub mod source;
 pub mod transform;
 
 pub use augment::Augment;
-pub use batch::{Batch, BatchSource, Batches};
+pub use batch::{Batch, BatchSource, Batches, Mix};
 pub use error::{DecodeProblem, Error, FileProblem, Result};
 pub use image::Image;
 pub use image_dataset::ImageDataset;

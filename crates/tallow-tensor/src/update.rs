@@ -1,12 +1,24 @@
 //! Optimizer updates: one parameter, its gradient, and what the optimizer remembers of it, changed in place.
 //!
-//! Contiguous f32 parameters on the CPU are updated in one pass over memory; others with candle's arithmetic.
-//! Which parameters are updated, and where the moments are kept, is left to the optimizer.
+//! Contiguous f32 parameters on the CPU are updated by kernels, AdamW and SGD in one pass over memory; others with candle's
+//! arithmetic. The `*_all` functions update many parameters in one parallel section. Which parameters are updated, and where the moments are kept, is left to the optimizer.
 
 use candle_core::{Error, Result, Tensor, Var};
 use tallow_kernels::optimizer as kernels;
 
 use crate::inplace;
+
+mod lamb;
+mod many;
+mod muon;
+mod vectors;
+
+pub use lamb::LambUpdate;
+pub use many::{Item, adamw_all, lamb_all, sgd_all};
+pub use muon::{MuonUpdate, NewtonSchulz, muon};
+pub use vectors::{add_scaled, approach, square_sum, swap};
+
+use lamb::lamb_portable;
 
 /// The numbers of one AdamW update, by the names of `torch.optim.AdamW`.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -42,6 +54,31 @@ pub struct SgdUpdate {
     pub first: bool,
 }
 
+impl AdamWUpdate {
+    fn kernel(&self) -> kernels::AdamW {
+        kernels::AdamW {
+            lr: self.lr,
+            beta1: self.beta1,
+            beta2: self.beta2,
+            eps: self.eps,
+            weight_decay: self.weight_decay,
+            step: self.step,
+        }
+    }
+}
+
+impl SgdUpdate {
+    fn kernel(&self) -> kernels::Sgd {
+        kernels::Sgd {
+            lr: self.lr,
+            momentum: self.momentum,
+            dampening: self.dampening,
+            nesterov: self.nesterov,
+            weight_decay: self.weight_decay,
+        }
+    }
+}
+
 /// Applies one AdamW update (Loshchilov and Hutter 2019) to `parameter` and to both moments, all of one shape and type.
 ///
 /// # Errors
@@ -70,14 +107,7 @@ pub fn adamw(
     if !inplace::is_supported(parameter) {
         return adamw_portable(parameter, grad, exp_avg, exp_avg_sq, update);
     }
-    let config = kernels::AdamW {
-        lr: update.lr,
-        beta1: update.beta1,
-        beta2: update.beta2,
-        eps: update.eps,
-        weight_decay: update.weight_decay,
-        step: update.step,
-    };
+    let config = update.kernel();
     inplace::zip2(parameter, grad, |parameter, grad| {
         inplace::update(exp_avg, |m| {
             inplace::update(exp_avg_sq, |v| {
@@ -107,13 +137,7 @@ pub fn sgd(parameter: &Var, grad: &Tensor, buffer: Option<&Var>, update: &SgdUpd
     if !inplace::is_supported(parameter) {
         return sgd_portable(parameter, grad, buffer, update);
     }
-    let config = kernels::Sgd {
-        lr: update.lr,
-        momentum: update.momentum,
-        dampening: update.dampening,
-        nesterov: update.nesterov,
-        weight_decay: update.weight_decay,
-    };
+    let config = update.kernel();
     inplace::zip2(parameter, grad, |parameter, grad| {
         let mut run = |buffer: &mut [f32]| {
             kernels::sgd(&config, parameter, grad, buffer, update.first).map_err(Error::wrap)

@@ -2,7 +2,7 @@
 //!
 //! The model's parameters and buffers stand in the file under their own names, so that
 //! [`Params::load`](tallow_tensor::Params::load) and Python read it as they read any weights. The optimizer's tensors
-//! stand under a reserved prefix, `__tallow__.optimizer.<slot>.<parameter>`, and everything else is JSON in the file's
+//! stand under a reserved prefix, `__tallow__.optimizer.<slot>.<parameter>`, averaged weights under `__tallow__.ema.`, and everything else is JSON in the file's
 //! metadata under the key `tallow`. The format is in `format`; when to write is decided by [`Checkpointing`] or a hook
 //! of your own; that a file is replaced as a whole is the work of [`tallow_tensor::params::write_tensors`].
 
@@ -17,8 +17,8 @@ use tallow_tensor::params::{Params, Strict};
 use tallow_tensor::rng;
 
 use crate::trainer::State;
-use crate::{CheckpointProblem, Error, Result};
-use format::{Checkpoint, Metadata, OptimizerMetadata};
+use crate::{CheckpointProblem, Ema, Error, Result};
+use format::{Checkpoint, EmaMetadata, Metadata, OptimizerMetadata};
 
 pub use hook::Checkpointing;
 
@@ -33,12 +33,14 @@ pub(crate) fn save(state: &State, path: &Path) -> Result<()> {
         rng: rng::state(),
         frozen: frozen.map(|entry| entry.name).collect(),
         optimizer: OptimizerMetadata::of(&optimizer),
+        ema: state.ema.as_ref().map(EmaMetadata::of),
     };
     let entries = state.params.iter();
     let parameters = entries.map(|entry| (entry.name, entry.var.as_detached_tensor()));
     let checkpoint = Checkpoint {
         tensors: parameters.collect(),
         optimizer,
+        ema: state.ema.as_ref().map(Ema::tensors).unwrap_or_default(),
         metadata,
     };
     checkpoint.write(path)
@@ -49,6 +51,10 @@ pub(crate) fn resume(state: &mut State, path: &Path) -> Result<()> {
     let checkpoint = Checkpoint::read(path, state.params.device())?;
     let refuse = |problem| Error::checkpoint(path, problem);
     same_types(&state.params, &checkpoint.tensors).map_err(refuse)?;
+    let ema = match &checkpoint.metadata.ema {
+        Some(ema) => Some(ema.with_tensors(&checkpoint.ema)?),
+        None => None,
+    };
     let loaded = state.optimizer.load_state(&checkpoint.optimizer);
     loaded.map_err(|error| refuse(CheckpointProblem::Optimizer(error.to_string())))?;
 
@@ -58,9 +64,9 @@ pub(crate) fn resume(state: &mut State, path: &Path) -> Result<()> {
         other => other.into(),
     })?;
     let metadata = checkpoint.metadata;
-    state.params.unfreeze("");
-    for name in &metadata.frozen {
-        state.params.freeze(name);
+    state.params.freeze_exactly(&metadata.frozen);
+    if let Some(ema) = ema {
+        state.ema = Some(ema);
     }
     rng::restore(metadata.rng);
     state.position = metadata.training;

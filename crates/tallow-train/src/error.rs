@@ -65,6 +65,17 @@ pub enum Error {
         cause: BadValue,
     },
 
+    /// The gradient of a parameter is NaN or infinite, found when it was to be clipped. Nothing was updated.
+    #[error(
+        "the gradient of `{parameter}` has the norm {norm}, which can't be clipped; lower the learning rate, or look for a division or a logarithm of zero in the loss"
+    )]
+    NonFiniteGradient {
+        /// The first such parameter.
+        parameter: String,
+        /// The norm of its gradient.
+        norm: f64,
+    },
+
     /// No trainable parameter got a gradient.
     #[error(
         "the loss of step {step} depends on none of the {parameters} trainable parameters; check that the model was built from these parameters and that no operation in it detaches (candle's own softmax_last_dim and layer_norm do)"

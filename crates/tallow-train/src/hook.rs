@@ -9,7 +9,7 @@ use tallow_tensor::Params;
 
 use crate::metrics::Metrics;
 use crate::trainer::State;
-use crate::{Error, History, Optimizer, Result, checkpoint};
+use crate::{Ema, Error, History, Optimizer, Result, checkpoint};
 
 /// Code of your own at the points of a training. Every method does nothing unless you write it.
 ///
@@ -201,6 +201,16 @@ impl<'a> HookContext<'a> {
     /// The loss of the last step of this call of `fit`.
     pub fn loss(&self) -> Option<f64> {
         self.state.loss
+    }
+
+    /// The global norm of the last step's gradients before they were clipped, if the trainer [clips](crate::TrainerBuilder::clip).
+    pub fn gradient_norm(&self) -> Option<f64> {
+        self.state.gradient_norm
+    }
+
+    /// The averaged weights, if the trainer [keeps them](crate::TrainerBuilder::ema).
+    pub fn ema(&self) -> Option<&Ema> {
+        self.state.ema.as_ref()
     }
 
     /// Means over the training samples of the current epoch so far; none before its first step.

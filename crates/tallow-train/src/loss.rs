@@ -29,7 +29,7 @@ pub use tallow_tensor::ops::CrossEntropyConfig;
 /// ```
 pub trait Loss {
     /// The loss as a scalar that can be differentiated, for `outputs` of the model (`[N, classes]` for a classifier)
-    /// and `labels` `[N]` u32.
+    /// and `labels`: `[N]` u32, or `[N, classes]` f32 probabilities where the batch has [mixed labels](tallow_data::Mix).
     ///
     /// # Errors
     ///

@@ -1,9 +1,14 @@
-//! How parameters follow gradients: the [`Optimizer`] trait, [`AdamW`], [`Sgd`], and the state that makes them resumable.
+//! How parameters follow gradients: the [`Optimizer`] trait, [`AdamW`], [`Sgd`], [`Lamb`], [`Muon`], [`ParamGroups`] for options by
+//! rule, and the state that makes all of it resumable.
 //!
 //! An optimizer knows parameters by name, nothing of models, losses or schedules: whoever drives it sets the
 //! learning rate before each step.
 
 mod adamw;
+mod groups;
+mod lamb;
+mod moments;
+mod muon;
 mod sgd;
 mod state;
 
@@ -13,6 +18,9 @@ use candle_core::{Tensor, Var};
 use crate::{Error, Result};
 
 pub use adamw::AdamW;
+pub use groups::{GroupOptions, ParamGroup, ParamGroups};
+pub use lamb::Lamb;
+pub use muon::{Muon, MuonAdjustment};
 pub use sgd::Sgd;
 pub use state::{OptimizerState, ParameterState};
 
@@ -109,4 +117,38 @@ pub trait Optimizer {
 fn require_not_negative(what: &'static str, value: f64) -> Result<()> {
     let fits = value.is_finite() && value >= 0.0;
     Error::require(fits, what, "a number >= 0", &value)
+}
+
+fn require_below_1(what: &'static str, value: f64) -> Result<()> {
+    let fits = (0.0..1.0).contains(&value);
+    Error::require(fits, what, "at least 0 and below 1", &value)
+}
+
+/// A parameter that has a gradient.
+struct Update<'a> {
+    name: &'a str,
+    parameter: &'a Var,
+    grad: Tensor,
+}
+
+impl<'a> Update<'a> {
+    fn new(name: &'a str, parameter: &'a Var, grad: &Tensor) -> Self {
+        Self {
+            name,
+            parameter,
+            grad: grad.clone(),
+        }
+    }
+}
+
+/// The parameters that have a gradient in `grads`, which loses them.
+fn taken<'a>(parameters: &'a [(String, Var)], grads: &mut GradStore) -> Vec<Update<'a>> {
+    let updates = parameters.iter().filter_map(|(name, parameter)| {
+        Some(Update {
+            grad: grads.remove(parameter)?,
+            name,
+            parameter,
+        })
+    });
+    updates.collect()
 }

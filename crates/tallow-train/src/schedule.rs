@@ -1,13 +1,21 @@
 //! Learning-rate schedules: [`LrSchedule`], a rate for every step.
 //!
 //! A schedule is plain data and a pure function of the step, so it is saved in a checkpoint as it is and needs no
-//! state of its own. When a step happens, and which optimizer hears of it, is the trainer's business.
+//! state of its own. What follows a metric has one, and is [`ReduceOnPlateau`]; a function of your own is a [`LrSchedulerHook`].
+//! When a step happens, and which optimizer hears of it, is the trainer's business.
+
+mod check;
+mod hook;
+mod plateau;
 
 use std::f64::consts::PI;
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
+
+pub use hook::LrSchedulerHook;
+pub use plateau::{ReduceOnPlateau, Watched};
 
 /// The learning rate as a function of the step, counted from 0 over the whole training.
 ///
@@ -68,6 +76,41 @@ pub enum LrSchedule {
         start_factor: f64,
         /// What follows.
         then: Box<LrSchedule>,
+    },
+    /// PyTorch's `MultiStepLR`: multiplied with `gamma` at each milestone.
+    MultiStep {
+        /// The steps at which the rate changes.
+        milestones: Vec<u64>,
+        /// What the rate is multiplied with at each.
+        gamma: f64,
+    },
+    /// PyTorch's `ExponentialLR`: `base · gamma^step`.
+    Exponential {
+        /// What the rate is multiplied with at every step.
+        gamma: f64,
+    },
+    /// PyTorch's `CosineAnnealingWarmRestarts` (SGDR, Loshchilov and Hutter 2017): half a cosine again and again.
+    CosineRestarts {
+        /// The steps of the first cycle (`T_0`).
+        first: u64,
+        /// How many times longer each cycle is than the one before (`T_mult`), at least 1.
+        growth: u64,
+        /// The rate that a cycle falls to (`eta_min`), absolute.
+        min_lr: f64,
+    },
+    /// PyTorch's `PolynomialLR`: `base · (1 − step / steps)^power`, down to 0.
+    Polynomial {
+        /// The step at which the rate is 0 (`total_iters`).
+        steps: u64,
+        /// 1 is a straight line.
+        power: f64,
+    },
+    /// Schedules one after another, each from its step 0: PyTorch's `SequentialLR`.
+    Sequence {
+        /// Each schedule but the last, with the number of steps that it has.
+        parts: Vec<(u64, LrSchedule)>,
+        /// What follows for good.
+        last: Box<LrSchedule>,
     },
 }
 
@@ -135,6 +178,50 @@ impl LrSchedule {
         }
     }
 
+    /// Multiplies the rate with `gamma` at each of `milestones`.
+    pub fn multi_step(milestones: impl Into<Vec<u64>>, gamma: f64) -> Self {
+        Self::MultiStep {
+            milestones: milestones.into(),
+            gamma,
+        }
+    }
+
+    /// Multiplies the rate with `gamma` at every step.
+    pub fn exponential(gamma: f64) -> Self {
+        Self::Exponential { gamma }
+    }
+
+    /// Half a cosine down to 0, again and again, each time `growth` times as long as the last.
+    pub fn cosine_restarts(first: u64, growth: u64) -> Self {
+        Self::CosineRestarts {
+            first,
+            growth,
+            min_lr: 0.0,
+        }
+    }
+
+    /// Down to 0 over `steps` steps; a power of 1 is a straight line.
+    pub fn polynomial(steps: u64, power: f64) -> Self {
+        Self::Polynomial { steps, power }
+    }
+
+    /// This schedule for `steps` steps, then another one from its step 0.
+    ///
+    /// ```
+    /// use tallow_train::LrSchedule;
+    ///
+    /// let schedule = LrSchedule::constant().then_after(10, LrSchedule::cosine(90));
+    /// assert_eq!(schedule.lr(0.5, 9), 0.5);
+    /// assert_eq!(schedule.lr(0.5, 55), 0.25);
+    /// ```
+    #[must_use]
+    pub fn then_after(self, steps: u64, next: Self) -> Self {
+        Self::Sequence {
+            parts: vec![(steps, self)],
+            last: Box::new(next),
+        }
+    }
+
     /// The rate of step number `step`, counted from 0, for an optimizer whose own rate is `base`.
     pub fn lr(&self, base: f64, step: u64) -> f64 {
         match self {
@@ -142,29 +229,9 @@ impl LrSchedule {
             Self::Step { every, gamma } => base * gamma.powf((step / (*every).max(1)) as f64),
             Self::Cosine { steps, min_lr } => {
                 let fraction = step.min(*steps) as f64 / (*steps).max(1) as f64;
-                min_lr + (base - min_lr) * (1.0 + (PI * fraction).cos()) / 2.0
+                half_cosine(base, *min_lr, fraction)
             }
-            Self::OneCycle {
-                steps,
-                warmup_fraction,
-                anneal,
-                initial_divisor,
-                final_divisor,
-            } => {
-                let initial = base / initial_divisor;
-                let last = steps.saturating_sub(1);
-                let step = step.min(last) as f64;
-                let last = last as f64;
-                let peak = warmup_fraction * *steps as f64 - 1.0;
-                if step < peak {
-                    anneal.between(initial, base, step / peak)
-                } else if peak < last {
-                    let fraction = (step - peak) / (last - peak);
-                    anneal.between(base, initial / final_divisor, fraction)
-                } else {
-                    base
-                }
-            }
+            Self::OneCycle { .. } => self.one_cycle_lr(base, step),
             Self::Warmup {
                 steps,
                 start_factor,
@@ -176,66 +243,89 @@ impl LrSchedule {
                     base * (start_factor + (1.0 - start_factor) * fraction)
                 }
             },
+            Self::MultiStep { milestones, gamma } => {
+                let passed = milestones.iter().filter(|&&at| step >= at).count();
+                base * gamma.powf(passed as f64)
+            }
+            Self::Exponential { gamma } => base * gamma.powf(step as f64),
+            Self::CosineRestarts {
+                first,
+                growth,
+                min_lr,
+            } => {
+                let (start, length) = cycle(*first, *growth, step);
+                let fraction = (step - start) as f64 / length as f64;
+                half_cosine(base, *min_lr, fraction)
+            }
+            Self::Polynomial { steps, power } => {
+                let fraction = step.min(*steps) as f64 / (*steps).max(1) as f64;
+                base * (1.0 - fraction).powf(*power)
+            }
+            Self::Sequence { parts, last } => {
+                let mut step = step;
+                for (steps, part) in parts {
+                    match step.checked_sub(*steps) {
+                        Some(after) => step = after,
+                        None => return part.lr(base, step),
+                    }
+                }
+                last.lr(base, step)
+            }
         }
     }
 
-    /// Checks the settings of this schedule.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Setting`] names the first setting that makes no sense, such as a cycle of 0 steps.
-    pub fn check(&self) -> Result<()> {
-        let not_negative = |value: f64| value.is_finite() && value >= 0.0;
-        match self {
-            Self::Constant => Ok(()),
-            Self::Step { every, gamma } => {
-                positive_steps("the interval of a step schedule", *every)?;
-                Error::require(
-                    not_negative(*gamma),
-                    "gamma of a step schedule",
-                    "a number >= 0",
-                    gamma,
-                )
-            }
-            Self::Cosine { steps, min_lr } => {
-                positive_steps("the length of a cosine schedule", *steps)?;
-                let what = "the last rate of a cosine schedule";
-                Error::require(not_negative(*min_lr), what, "a number >= 0", min_lr)
-            }
-            Self::OneCycle {
-                steps,
-                warmup_fraction,
-                initial_divisor,
-                final_divisor,
-                ..
-            } => {
-                positive_steps("the length of a one-cycle schedule", *steps)?;
-                let what = "the warm-up fraction of a one-cycle schedule";
-                let fits = (0.0..=1.0).contains(warmup_fraction);
-                Error::require(fits, what, "a number from 0 to 1", warmup_fraction)?;
-                for divisor in [initial_divisor, final_divisor] {
-                    let fits = divisor.is_finite() && *divisor > 0.0;
-                    let what = "a divisor of a one-cycle schedule";
-                    Error::require(fits, what, "a number > 0", divisor)?;
-                }
-                Ok(())
-            }
-            Self::Warmup {
-                start_factor, then, ..
-            } => {
-                let what = "the start factor of a warm-up";
-                Error::require(
-                    not_negative(*start_factor),
-                    what,
-                    "a number >= 0",
-                    start_factor,
-                )?;
-                then.check()
-            }
+    /// The rate of a one-cycle schedule; of any other, `base`.
+    fn one_cycle_lr(&self, base: f64, step: u64) -> f64 {
+        let Self::OneCycle {
+            steps,
+            warmup_fraction,
+            anneal,
+            initial_divisor,
+            final_divisor,
+        } = self
+        else {
+            return base;
+        };
+        let initial = base / initial_divisor;
+        let last = steps.saturating_sub(1);
+        let step = step.min(last) as f64;
+        let last = last as f64;
+        let peak = warmup_fraction * *steps as f64 - 1.0;
+        if step < peak {
+            anneal.between(initial, base, step / peak)
+        } else if peak < last {
+            let fraction = (step - peak) / (last - peak);
+            anneal.between(base, initial / final_divisor, fraction)
+        } else {
+            base
         }
     }
 }
 
-fn positive_steps(what: &'static str, steps: u64) -> Result<()> {
-    Error::require(steps > 0, what, "at least 1 step", &steps)
+/// From `base` down to `min_lr` along half a cosine.
+fn half_cosine(base: f64, min_lr: f64, fraction: f64) -> f64 {
+    min_lr + (base - min_lr) * (1.0 + (PI * fraction).cos()) / 2.0
+}
+
+/// Where the cycle that `step` falls into begins, and its length.
+fn cycle(first: u64, growth: u64, step: u64) -> (u64, u64) {
+    let (first, growth) = (first.max(1), growth.max(1));
+    if growth == 1 {
+        return (step / first * first, first);
+    }
+    let (mut start, mut length) = (0u64, first);
+    while step - start >= length {
+        start += length;
+        match length.checked_mul(growth) {
+            Some(longer) => length = longer,
+            None => return (start, u64::MAX),
+        }
+    }
+    (start, length)
+}
+
+/// Fails for a rate that no optimizer can take.
+pub(crate) fn require_rate(lr: f64) -> Result<()> {
+    let fits = lr.is_finite() && lr >= 0.0;
+    Error::require(fits, "a learning rate", "a number >= 0", &lr)
 }

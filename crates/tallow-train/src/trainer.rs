@@ -1,15 +1,19 @@
 //! The training loop: [`Trainer`], its [builder](TrainerBuilder), and the state that hooks see and checkpoints hold.
 //!
 //! In order: settings (`builder`), where a training stands (`state`), the loop over epochs (`fit`), one step (`step`),
-//! evaluation (`evaluate`), and what to say when a loss is not finite (`diagnosis`). The model is anything with
+//! of batches with labels or mixed ones (`targets`), one or several (`accumulate`), evaluation (`evaluate`), the search for a
+//! learning rate (`find_lr`), and what to say when a loss is not finite (`diagnosis`). The model is anything with
 //! [`ModuleT`]; where batches come from is the business of `tallow_data`.
 
+mod accumulate;
 mod builder;
 mod diagnosis;
 mod evaluate;
+mod find_lr;
 mod fit;
 mod state;
 mod step;
+mod targets;
 
 use std::path::Path;
 
@@ -17,11 +21,11 @@ use candle_nn::ModuleT;
 use tallow_compile::{InferenceCompiler, StepCompiler};
 use tallow_tensor::Params;
 
-use crate::{History, Hook, HookContext, Loss, Optimizer, Result, checkpoint};
+use crate::{Ema, History, Hook, HookContext, Loss, Optimizer, Result, checkpoint};
 use builder::SchedulePlan;
 
 pub use builder::TrainerBuilder;
-pub(crate) use state::{Position, State};
+pub(crate) use state::{Position, State, UpdateSettings};
 
 /// Trains a model: epochs of steps, an evaluation after each, hooks at fixed points, checkpoints to resume from.
 ///
@@ -37,6 +41,8 @@ pub struct Trainer<M> {
     hooks: Vec<Box<dyn Hook>>,
     state: State,
     compiled: Option<Compiled>,
+    /// How many classes the model tells apart, once that was asked.
+    classes: Option<usize>,
 }
 
 /// The plans of a trainer that compiles.
@@ -88,6 +94,24 @@ impl<M: ModuleT> Trainer<M> {
     /// Steps done since the training began, over all epochs and resumes.
     pub fn steps(&self) -> u64 {
         self.state.position.step
+    }
+
+    /// The averaged weights, if the trainer [keeps them](TrainerBuilder::ema).
+    pub fn ema(&self) -> Option<&Ema> {
+        self.state.ema.as_ref()
+    }
+
+    /// Exchanges the model's weights with the averaged ones, to the bit; the same again puts them back, which must be done before
+    /// training goes on. Does nothing without averaged weights.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Tensor`](crate::Error::Tensor) if a parameter changed its shape or type.
+    pub fn swap_ema(&mut self) -> Result<()> {
+        match &self.state.ema {
+            Some(ema) => ema.swap(&self.state.params),
+            None => Ok(()),
+        }
     }
 
     /// What compiling the training step did and cost so far, if the trainer [compiles](TrainerBuilder::compile).

@@ -86,6 +86,7 @@ impl<R: Row> Collect<(R, u32)> for Rows {
         Ok(Batch {
             images: Tensor::from_vec(part.values, shape, &Device::Cpu)?,
             labels: Tensor::from_vec(part.labels, count, &Device::Cpu)?,
+            mix: None,
         })
     }
 }

@@ -113,6 +113,7 @@ impl Collect<(usize, Change)> for Pixels {
         Ok(Batch {
             images: Tensor::from_vec(part.values, shape, &Device::Cpu)?,
             labels: Tensor::from_vec(part.labels, count, &Device::Cpu)?,
+            mix: None,
         })
     }
 }

@@ -1,7 +1,8 @@
 //! AdamW (Loshchilov and Hutter 2019): Adam with the decay taken off the parameter itself.
 
-use super::{FINITE, check_range};
-use crate::error::{Error, Result, check_len};
+use super::many::{self, Job};
+use super::{BELOW_1, FINITE, LARGEST_BETA, check_range, check_step};
+use crate::error::{Result, check_len};
 use crate::parallel::{LEAF, for_each};
 use crate::simd::dispatch;
 
@@ -39,11 +40,9 @@ impl Default for AdamW {
 impl AdamW {
     fn check(&self) -> Result<()> {
         const KERNEL: &str = "adamw";
-        const BELOW_1: &str = "at least 0 and below 1";
-        let largest_beta = 1.0 - f64::EPSILON / 2.0;
         check_range(KERNEL, "lr", self.lr, 0.0..=f64::MAX, FINITE)?;
-        check_range(KERNEL, "beta1", self.beta1, 0.0..=largest_beta, BELOW_1)?;
-        check_range(KERNEL, "beta2", self.beta2, 0.0..=largest_beta, BELOW_1)?;
+        check_range(KERNEL, "beta1", self.beta1, 0.0..=LARGEST_BETA, BELOW_1)?;
+        check_range(KERNEL, "beta2", self.beta2, 0.0..=LARGEST_BETA, BELOW_1)?;
         check_range(KERNEL, "eps", self.eps, 0.0..=f64::MAX, FINITE)?;
         check_range(
             KERNEL,
@@ -52,16 +51,7 @@ impl AdamW {
             0.0..=f64::MAX,
             FINITE,
         )?;
-        if self.step == 0 {
-            let (parameter, allowed) = ("step", "counted from 1");
-            return Err(Error::Parameter {
-                kernel: KERNEL,
-                parameter,
-                found: 0.0,
-                allowed,
-            });
-        }
-        Ok(())
+        check_step(KERNEL, self.step)
     }
 }
 
@@ -100,6 +90,24 @@ pub fn adamw(
     Ok(())
 }
 
+/// One update of every job's parameter, whose states are the moments `m` and `v`, in one parallel section; see [`adamw`], whose
+/// bits it gives.
+///
+/// # Errors
+/// As [`adamw`], and then no parameter was changed.
+pub fn adamw_many(jobs: &mut [Job<'_, AdamW>]) -> Result<()> {
+    for job in jobs.iter() {
+        job.check("adamw", &["m", "v"])?;
+        job.config.check()?;
+    }
+    let factors: Vec<Factors> = jobs.iter().map(|job| Factors::new(&job.config)).collect();
+    many::each(&mut many::chunks(jobs), |chunk| {
+        let [m, v] = &mut chunk.state;
+        leaf(&factors[chunk.job], chunk.param, chunk.grad, m, v);
+    });
+    Ok(())
+}
+
 /// The settings, turned into what the loop multiplies by.
 struct Factors {
     shrink: f32,
@@ -128,7 +136,7 @@ impl Factors {
 }
 
 /// `base^exponent` by squaring: `powi` may round differently from one platform to the next.
-fn power(base: f64, mut exponent: u64) -> f64 {
+pub(super) fn power(base: f64, mut exponent: u64) -> f64 {
     let (mut square, mut product) = (base, 1.0);
     while exponent > 0 {
         if exponent & 1 == 1 {

@@ -1,5 +1,6 @@
 //! Stochastic gradient descent with momentum (Sutskever et al. 2013), in PyTorch's form.
 
+use super::many::{self, Job};
 use super::{FINITE, check_range};
 use crate::error::{Error, Result, check_len};
 use crate::parallel::{LEAF, for_each};
@@ -99,21 +100,7 @@ pub fn sgd(
         return Ok(());
     }
     check_len("sgd", "momentum_buf", momentum_buf, param.len())?;
-    let momentum = config.momentum as f32;
-    let (kept, taken) = if first {
-        (0.0, 1.0)
-    } else {
-        (momentum, (1.0 - config.dampening) as f32)
-    };
-    let velocity = Velocity {
-        lr,
-        decay,
-        momentum,
-        kept,
-        taken,
-        nesterov: config.nesterov,
-        first,
-    };
+    let velocity = Velocity::new(config, first);
     for_each(
         param.len(),
         LEAF,
@@ -125,6 +112,46 @@ pub fn sgd(
     Ok(())
 }
 
+/// Settings of one update of many.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SgdStep {
+    /// The settings.
+    pub config: Sgd,
+    /// Whether the velocity has not been set yet.
+    pub first: bool,
+}
+
+/// One update of every job's parameter, whose first state is the velocity, in one parallel section; see [`sgd`], whose bits it
+/// gives.
+///
+/// # Errors
+/// As [`sgd`], and then no parameter was changed.
+pub fn sgd_many(jobs: &mut [Job<'_, SgdStep>]) -> Result<()> {
+    for job in jobs.iter() {
+        let plain = job.config.config.momentum == 0.0;
+        job.check("sgd", if plain { &[] } else { &["momentum_buf"] })?;
+        job.config.config.check()?;
+    }
+    let steps: Vec<(SgdStep, Velocity)> = jobs
+        .iter()
+        .map(|job| {
+            (
+                job.config,
+                Velocity::new(&job.config.config, job.config.first),
+            )
+        })
+        .collect();
+    many::each(&mut many::chunks(jobs), |chunk| {
+        let (step, velocity) = &steps[chunk.job];
+        if step.config.momentum == 0.0 {
+            plain_leaf(velocity.lr, velocity.decay, chunk.param, chunk.grad);
+        } else {
+            momentum_leaf(velocity, chunk.param, chunk.grad, chunk.state[0]);
+        }
+    });
+    Ok(())
+}
+
 struct Velocity {
     lr: f32,
     decay: f32,
@@ -133,6 +160,26 @@ struct Velocity {
     taken: f32,
     nesterov: bool,
     first: bool,
+}
+
+impl Velocity {
+    fn new(config: &Sgd, first: bool) -> Self {
+        let momentum = config.momentum as f32;
+        let (kept, taken) = if first {
+            (0.0, 1.0)
+        } else {
+            (momentum, (1.0 - config.dampening) as f32)
+        };
+        Self {
+            lr: config.lr as f32,
+            decay: config.weight_decay as f32,
+            momentum,
+            kept,
+            taken,
+            nesterov: config.nesterov,
+            first,
+        }
+    }
 }
 
 dispatch! {

@@ -3,6 +3,7 @@
 use super::dispatch::{check, invalid, run};
 use super::kernel;
 use super::portable::normalization as portable;
+use crate::params::is_frozen;
 use crate::{inplace, record};
 use candle_core::{Result, Tensor, Var};
 use tallow_graph::{
@@ -31,13 +32,15 @@ pub struct BatchNormArgs<'a> {
 /// Batch normalisation of `xs` `[N, C, ..]` (Ioffe and Szegedy, 2015); PyTorch's `batch_norm`.
 ///
 /// With `train`, statistics come from the batch, normalising with the biased variance, and the running statistics
-/// move towards them by `momentum`, with the unbiased variance; that change is not part of the tape. Without it,
-/// statistics are the running ones and nothing changes.
+/// move towards them by `momentum`, with the unbiased variance; that change is not part of the tape. Without it, and where
+/// the running statistics are [frozen](crate::Params::freeze_batch_norm), statistics are the running ones and nothing
+/// changes.
 ///
 /// # Errors
 /// Where shapes don't fit, where a training batch has one value a channel, or where the running statistics are to
 /// be updated but aren't variables.
 pub fn batch_norm(xs: &Tensor, args: &BatchNormArgs<'_>, train: bool) -> Result<Tensor> {
+    let train = train && !is_frozen(args.running_mean);
     let op = Op::BatchNorm(BatchNorm {
         eps: args.eps,
         momentum: args.momentum,

@@ -7,6 +7,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `backend.rs` | creation through a `VarBuilder`, and [`buffer`] |
+//! | `frozen.rs` | freezing, and batch norms whose statistics stay |
 //! | `init.rs` | initial values |
 //! | `load.rs` | loading with a report |
 //! | `file.rs` | [`TensorFile`]: safetensors files, read with suspicion and written atomically |
@@ -23,6 +24,7 @@ use crate::{Result, rng};
 mod atomic;
 mod backend;
 mod file;
+mod frozen;
 mod init;
 mod load;
 mod varmap;
@@ -30,6 +32,7 @@ mod varmap;
 pub use atomic::write_atomically;
 pub use backend::buffer;
 pub use file::{Metadata, TensorFile, write_tensors};
+pub(crate) use frozen::is_frozen;
 pub use load::{LoadReport, Mismatch, RESERVED_PREFIX, Strict};
 
 /// What an entry of [`Params`] is.
@@ -183,40 +186,6 @@ impl Params {
             .sum()
     }
 
-    /// Freezes the parameter or module at `prefix` and gives how many parameters that covers; 0 means that there
-    /// is nothing at that path. `layer1` covers `layer1.0.weight` but not `layer10.weight`; the empty prefix covers
-    /// everything. Frozen parameters are left out of [`Params::trainable`]; buffers still follow the model.
-    ///
-    /// ```
-    /// # use tallow_tensor::Params;
-    /// # let params = Params::f32_cpu();
-    /// # for layer in ["layer1", "layer10"] {
-    /// #     params.builder().pp(layer).get(4, "weight")?;
-    /// # }
-    /// assert_eq!(params.freeze("layer1"), 1);
-    /// assert_eq!(params.trainable().len(), 1);
-    /// # Ok::<(), candle_core::Error>(())
-    /// ```
-    pub fn freeze(&self, prefix: &str) -> usize {
-        self.set_frozen(prefix, true)
-    }
-
-    /// Undoes [`Params::freeze`] for the parameters at `prefix` and gives how many that covers.
-    pub fn unfreeze(&self, prefix: &str) -> usize {
-        self.set_frozen(prefix, false)
-    }
-
-    fn set_frozen(&self, prefix: &str, frozen: bool) -> usize {
-        let mut count = 0;
-        for entry in self.lock().values_mut() {
-            if entry.kind == Kind::Trainable && is_under(&entry.name, prefix) {
-                entry.frozen = frozen;
-                count += 1;
-            }
-        }
-        count
-    }
-
     /// Copies of all values, in the order of creation; later training doesn't change them.
     ///
     /// # Errors
@@ -236,6 +205,16 @@ impl Params {
         // Entries are inserted whole, so a panic elsewhere leaves them in order.
         let entries = self.shared.entries.lock();
         entries.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let entries = self
+            .entries
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        frozen::forget(entries.values());
     }
 }
 

@@ -11,7 +11,7 @@ use tallow_tensor::params::{Metadata as FileMetadata, RESERVED_PREFIX, TensorFil
 use tallow_tensor::rng;
 
 use crate::trainer::Position;
-use crate::{CheckpointProblem, Error, OptimizerState, ParameterState, Result};
+use crate::{CheckpointProblem, Ema, EmaConfig, Error, OptimizerState, ParameterState, Result};
 
 const VERSION: u32 = 1;
 /// Where the file's metadata holds the JSON text, and its CRC-32.
@@ -23,6 +23,8 @@ pub(super) struct Checkpoint {
     /// Parameters and buffers by name; when read, also the optimizer's, by their reserved names.
     pub(super) tensors: IndexMap<String, Tensor>,
     pub(super) optimizer: OptimizerState,
+    /// Averaged weights by name.
+    pub(super) ema: IndexMap<String, Tensor>,
     pub(super) metadata: Metadata,
 }
 
@@ -33,6 +35,15 @@ pub(super) struct Metadata {
     pub(super) rng: rng::State,
     pub(super) frozen: Vec<String>,
     pub(super) optimizer: OptimizerMetadata,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) ema: Option<EmaMetadata>,
+}
+
+/// The numbers of averaged weights.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct EmaMetadata {
+    config: EmaConfig,
+    updates: u64,
 }
 
 /// The numbers of an [`OptimizerState`].
@@ -68,6 +79,10 @@ impl Checkpoint {
                 let name = optimizer_tensor_name(slot, parameter);
                 self.tensors.insert(name, tensor.clone());
             }
+        }
+        for (name, tensor) in &self.ema {
+            let name = format!("{RESERVED_PREFIX}{EMA}{name}");
+            self.tensors.insert(name, tensor.clone());
         }
         let checksums = self.tensors.iter();
         let document = Document {
@@ -115,11 +130,33 @@ impl Checkpoint {
             return Err(refuse(CheckpointProblem::Damaged { name: name.clone() }));
         }
         let optimizer = document.metadata.optimizer.with_tensors(&tensors);
+        let ema = tensors.iter().filter_map(|(name, tensor)| {
+            let name = name.strip_prefix(RESERVED_PREFIX)?.strip_prefix(EMA)?;
+            Some((name.to_string(), tensor.clone()))
+        });
+        let ema = ema.collect();
         Ok(Self {
             tensors,
             optimizer,
+            ema,
             metadata: document.metadata,
         })
+    }
+}
+
+/// What the names of averaged weights go on with after the reserved prefix.
+const EMA: &str = "ema.";
+
+impl EmaMetadata {
+    pub(super) fn of(ema: &Ema) -> Self {
+        Self {
+            config: ema.config(),
+            updates: ema.updates(),
+        }
+    }
+
+    pub(super) fn with_tensors(&self, tensors: &IndexMap<String, Tensor>) -> Result<Ema> {
+        Ema::of(self.config, self.updates, tensors.iter())
     }
 }
 

@@ -1,16 +1,17 @@
 //! AdamW: Adam with decoupled weight decay.
 
-use std::collections::HashMap;
-
+use candle_core::backprop::GradStore;
 use candle_core::{Tensor, Var};
-use tallow_tensor::update::{self, AdamWUpdate};
+use tallow_tensor::update::{self, AdamWUpdate, Item};
 
-use super::{Optimizer, OptimizerState, ParameterState, require_not_negative};
-use crate::{Error, Result};
+use super::groups::Grouping;
+use super::moments::AllMoments;
+use super::{
+    Optimizer, OptimizerState, ParamGroups, Update, require_below_1, require_not_negative, taken,
+};
+use crate::Result;
 
 const ALGORITHM: &str = "adamw";
-const EXP_AVG: &str = "exp_avg";
-const EXP_AVG_SQ: &str = "exp_avg_sq";
 
 /// Adam with decoupled weight decay (Loshchilov and Hutter 2019), as `torch.optim.AdamW`.
 ///
@@ -43,7 +44,8 @@ const EXP_AVG_SQ: &str = "exp_avg_sq";
 #[derive(Debug, Default)]
 pub struct AdamW {
     settings: Settings,
-    moments: HashMap<String, Moments>,
+    groups: Grouping,
+    moments: AllMoments,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -52,13 +54,6 @@ struct Settings {
     betas: [f64; 2],
     eps: f64,
     weight_decay: f64,
-}
-
-#[derive(Debug)]
-struct Moments {
-    step: u64,
-    exp_avg: Var,
-    exp_avg_sq: Var,
 }
 
 impl Default for Settings {
@@ -75,12 +70,13 @@ impl Default for Settings {
 impl AdamW {
     /// With learning rate `lr` and PyTorch's other defaults: β 0.9 and 0.999, ε 1e-8, weight decay 0.01.
     pub fn new(lr: f64) -> Self {
+        let settings = Settings {
+            lr,
+            ..Settings::default()
+        };
         Self {
-            settings: Settings {
-                lr,
-                ..Settings::default()
-            },
-            moments: HashMap::new(),
+            settings,
+            ..Self::default()
         }
     }
 
@@ -104,6 +100,57 @@ impl AdamW {
         self.settings.weight_decay = weight_decay;
         self
     }
+
+    /// Sets which parameters have options of their own.
+    #[must_use]
+    pub fn groups(mut self, groups: ParamGroups) -> Self {
+        self.groups = Grouping::new(groups);
+        self
+    }
+
+    /// Whether a parameter was ever updated.
+    pub(super) fn knows(&self, name: &str) -> bool {
+        self.moments.get(name).is_some()
+    }
+
+    /// Updates all of these parameters in one pass.
+    pub(super) fn apply(&mut self, updates: &[Update<'_>]) -> Result<()> {
+        for Update {
+            name, parameter, ..
+        } in updates
+        {
+            self.moments.meet(name, parameter)?;
+            self.groups.meet(name, parameter);
+        }
+        let items = updates.iter().filter_map(|each| {
+            let moments = self.moments.get(each.name)?;
+            let Settings {
+                lr,
+                betas,
+                eps,
+                weight_decay,
+            } = self.settings;
+            let (lr, weight_decay) = self.groups.of(each.name, lr, weight_decay);
+            let update = AdamWUpdate {
+                lr,
+                beta1: betas[0],
+                beta2: betas[1],
+                eps,
+                weight_decay,
+                step: moments.step + 1,
+            };
+            Some(Item {
+                parameter: each.parameter,
+                grad: &each.grad,
+                state: vec![&moments.exp_avg, &moments.exp_avg_sq],
+                update,
+            })
+        });
+        update::adamw_all(&items.collect::<Vec<_>>())?;
+        let names = updates.iter().map(|update| update.name);
+        names.for_each(|name| self.moments.advance(name));
+        Ok(())
+    }
 }
 
 impl Optimizer for AdamW {
@@ -120,16 +167,11 @@ impl Optimizer for AdamW {
         } = self.settings;
         require_not_negative("the learning rate of AdamW", lr)?;
         for beta in betas {
-            let fits = (0.0..1.0).contains(&beta);
-            Error::require(
-                fits,
-                "a decay rate of AdamW",
-                "at least 0 and below 1",
-                &beta,
-            )?;
+            require_below_1("a decay rate of AdamW", beta)?;
         }
         require_not_negative("epsilon of AdamW", eps)?;
-        require_not_negative("the weight decay of AdamW", weight_decay)
+        require_not_negative("the weight decay of AdamW", weight_decay)?;
+        self.groups.rules.check()
     }
 
     fn lr(&self) -> f64 {
@@ -141,40 +183,13 @@ impl Optimizer for AdamW {
     }
 
     fn update(&mut self, name: &str, parameter: &Var, grad: &Tensor) -> Result<()> {
-        if !self.moments.contains_key(name) {
-            let moments = Moments {
-                step: 0,
-                exp_avg: Var::from_tensor(&parameter.zeros_like()?)?,
-                exp_avg_sq: Var::from_tensor(&parameter.zeros_like()?)?,
-            };
-            self.moments.insert(name.to_string(), moments);
-        }
-        let Some(moments) = self.moments.get_mut(name) else {
-            return Ok(());
-        };
-        let Settings {
-            lr,
-            betas,
-            eps,
-            weight_decay,
-        } = self.settings;
-        let step = AdamWUpdate {
-            lr,
-            beta1: betas[0],
-            beta2: betas[1],
-            eps,
-            weight_decay,
-            step: moments.step + 1,
-        };
-        update::adamw(
-            parameter,
-            grad,
-            &moments.exp_avg,
-            &moments.exp_avg_sq,
-            &step,
-        )?;
-        moments.step += 1;
-        Ok(())
+        self.apply(&[Update::new(name, parameter, grad)])
+    }
+
+    fn step(&mut self, parameters: &[(String, Var)], grads: &mut GradStore) -> Result<usize> {
+        let updates = taken(parameters, grads);
+        self.apply(&updates)?;
+        Ok(updates.len())
     }
 
     fn state(&self) -> OptimizerState {
@@ -194,21 +209,8 @@ impl Optimizer for AdamW {
                 ("weight_decay", weight_decay),
             ],
         );
-        let parameters = self.moments.iter().map(|(name, moments)| {
-            let tensors = [
-                (EXP_AVG.to_string(), moments.exp_avg.as_detached_tensor()),
-                (
-                    EXP_AVG_SQ.to_string(),
-                    moments.exp_avg_sq.as_detached_tensor(),
-                ),
-            ];
-            let state = ParameterState {
-                step: moments.step,
-                tensors: tensors.into(),
-            };
-            (name.clone(), state)
-        });
-        state.parameters = parameters.collect();
+        state.parameters = self.moments.state();
+        self.groups.write(&mut state);
         state
     }
 
@@ -220,16 +222,11 @@ impl Optimizer for AdamW {
             eps: state.setting("eps")?,
             weight_decay: state.setting("weight_decay")?,
         };
-        let read = |(name, state): (&String, &ParameterState)| {
-            let moments = Moments {
-                step: state.step,
-                exp_avg: state.owned(name, EXP_AVG)?,
-                exp_avg_sq: state.owned(name, EXP_AVG_SQ)?,
-            };
-            Ok((name.clone(), moments))
+        *self = Self {
+            settings,
+            moments: AllMoments::load(state)?,
+            groups: self.groups.restored(state),
         };
-        let moments = state.parameters.iter().map(read).collect::<Result<_>>()?;
-        *self = Self { settings, moments };
         Ok(())
     }
 }

@@ -2,10 +2,14 @@
 
 use std::collections::HashMap;
 
+use candle_core::backprop::GradStore;
 use candle_core::{Tensor, Var};
-use tallow_tensor::update::{self, SgdUpdate};
+use tallow_tensor::update::{self, Item, SgdUpdate};
 
-use super::{Optimizer, OptimizerState, ParameterState, require_not_negative};
+use super::groups::Grouping;
+use super::{
+    Optimizer, OptimizerState, ParamGroups, ParameterState, Update, require_not_negative, taken,
+};
 use crate::{Error, Result};
 
 const ALGORITHM: &str = "sgd";
@@ -39,6 +43,7 @@ const MOMENTUM_BUFFER: &str = "momentum_buffer";
 #[derive(Debug, Default)]
 pub struct Sgd {
     settings: Settings,
+    groups: Grouping,
     memories: HashMap<String, Memory>,
 }
 
@@ -73,12 +78,13 @@ impl Default for Settings {
 impl Sgd {
     /// With learning rate `lr`, and no momentum, dampening or weight decay.
     pub fn new(lr: f64) -> Self {
+        let settings = Settings {
+            lr,
+            ..Settings::default()
+        };
         Self {
-            settings: Settings {
-                lr,
-                ..Settings::default()
-            },
-            memories: HashMap::new(),
+            settings,
+            ..Self::default()
         }
     }
 
@@ -108,6 +114,68 @@ impl Sgd {
     pub fn weight_decay(mut self, weight_decay: f64) -> Self {
         self.settings.weight_decay = weight_decay;
         self
+    }
+
+    /// Sets which parameters have options of their own.
+    #[must_use]
+    pub fn groups(mut self, groups: ParamGroups) -> Self {
+        self.groups = Grouping::new(groups);
+        self
+    }
+
+    /// Makes what is kept of a parameter; whether it is its first update with momentum.
+    fn meet(&mut self, name: &str, parameter: &Var) -> Result<bool> {
+        self.groups.meet(name, parameter);
+        let memory = self.memories.entry(name.to_string()).or_insert(Memory {
+            step: 0,
+            buffer: None,
+        });
+        let first = memory.step == 0 || memory.buffer.is_none();
+        if memory.buffer.is_none() && self.settings.momentum != 0.0 {
+            memory.buffer = Some(Var::from_tensor(&parameter.zeros_like()?)?);
+        }
+        Ok(first)
+    }
+
+    /// Updates all of these parameters in one pass.
+    fn apply(&mut self, updates: &[Update<'_>]) -> Result<()> {
+        let firsts = updates
+            .iter()
+            .map(|update| self.meet(update.name, update.parameter));
+        let firsts = firsts.collect::<Result<Vec<bool>>>()?;
+        let items = updates.iter().zip(firsts).map(|(each, first)| {
+            let Settings {
+                lr,
+                momentum,
+                dampening,
+                nesterov,
+                weight_decay,
+            } = self.settings;
+            let (lr, weight_decay) = self.groups.of(each.name, lr, weight_decay);
+            let update = SgdUpdate {
+                lr,
+                momentum,
+                dampening,
+                nesterov,
+                weight_decay,
+                first,
+            };
+            let buffer = self.memories.get(each.name);
+            let buffer = buffer.and_then(|memory| memory.buffer.as_ref());
+            Item {
+                parameter: each.parameter,
+                grad: &each.grad,
+                state: buffer.filter(|_| momentum != 0.0).into_iter().collect(),
+                update,
+            }
+        });
+        update::sgd_all(&items.collect::<Vec<_>>())?;
+        for update in updates {
+            if let Some(memory) = self.memories.get_mut(update.name) {
+                memory.step += 1;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -139,7 +207,8 @@ impl Optimizer for Sgd {
             "Nesterov's momentum",
             "used with a momentum above 0 and no dampening",
             &format!("momentum {momentum} and dampening {dampening}"),
-        )
+        )?;
+        self.groups.rules.check()
     }
 
     fn lr(&self) -> f64 {
@@ -151,32 +220,13 @@ impl Optimizer for Sgd {
     }
 
     fn update(&mut self, name: &str, parameter: &Var, grad: &Tensor) -> Result<()> {
-        let Settings {
-            lr,
-            momentum,
-            dampening,
-            nesterov,
-            weight_decay,
-        } = self.settings;
-        let memory = self.memories.entry(name.to_string()).or_insert(Memory {
-            step: 0,
-            buffer: None,
-        });
-        let first = memory.step == 0 || memory.buffer.is_none();
-        if memory.buffer.is_none() && momentum != 0.0 {
-            memory.buffer = Some(Var::from_tensor(&parameter.zeros_like()?)?);
-        }
-        let step = SgdUpdate {
-            lr,
-            momentum,
-            dampening,
-            nesterov,
-            weight_decay,
-            first,
-        };
-        update::sgd(parameter, grad, memory.buffer.as_ref(), &step)?;
-        memory.step += 1;
-        Ok(())
+        self.apply(&[Update::new(name, parameter, grad)])
+    }
+
+    fn step(&mut self, parameters: &[(String, Var)], grads: &mut GradStore) -> Result<usize> {
+        let updates = taken(parameters, grads);
+        self.apply(&updates)?;
+        Ok(updates.len())
     }
 
     fn state(&self) -> OptimizerState {
@@ -207,6 +257,7 @@ impl Optimizer for Sgd {
             (name.clone(), state)
         });
         state.parameters = parameters.collect();
+        self.groups.write(&mut state);
         state
     }
 
@@ -231,7 +282,11 @@ impl Optimizer for Sgd {
             Ok((name.clone(), memory))
         };
         let memories = state.parameters.iter().map(read).collect::<Result<_>>()?;
-        *self = Self { settings, memories };
+        *self = Self {
+            settings,
+            memories,
+            groups: self.groups.restored(state),
+        };
         Ok(())
     }
 }

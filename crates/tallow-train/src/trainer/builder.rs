@@ -7,11 +7,14 @@ use tallow_tensor::Params;
 use tallow_tensor::memory;
 use tallow_tensor::ops::CrossEntropyConfig;
 
-use super::{Compiled, Position, State, Trainer};
+use super::{Compiled, Position, State, Trainer, UpdateSettings};
 use crate::checkpoint::{self, Checkpointing};
 use crate::metrics::Measure;
 use crate::progress::ProgressDisplay;
-use crate::{AdamW, Error, Hook, Loss, LrSchedule, Optimizer, Result};
+use crate::{
+    AdamW, Ema, EmaConfig, Error, GradientClip, Hook, Loss, LrSchedule, Optimizer, ReduceOnPlateau,
+    Result,
+};
 
 /// The settings of a [`Trainer`]; what is not set has the default that its method names.
 #[must_use]
@@ -20,6 +23,9 @@ pub struct TrainerBuilder<M> {
     params: Params,
     optimizer: Box<dyn Optimizer>,
     schedule: SchedulePlan,
+    plateau: Option<ReduceOnPlateau>,
+    updates: UpdateSettings,
+    ema: Option<EmaConfig>,
     loss: Box<dyn Loss>,
     hooks: Vec<Box<dyn Hook>>,
     epochs: u64,
@@ -45,6 +51,9 @@ impl<M: ModuleT> TrainerBuilder<M> {
             params,
             optimizer: Box::new(AdamW::new(1e-3)),
             schedule: SchedulePlan::Fixed(LrSchedule::Constant),
+            plateau: None,
+            updates: UpdateSettings::default(),
+            ema: None,
             loss: Box::new(CrossEntropyConfig::default()),
             hooks: Vec::new(),
             epochs: 1,
@@ -77,6 +86,32 @@ impl<M: ModuleT> TrainerBuilder<M> {
         schedule: impl Fn(u64) -> LrSchedule + 'static,
     ) -> Self {
         self.schedule = SchedulePlan::OverTraining(Box::new(schedule));
+        self
+    }
+
+    /// Lowers the rate that the schedule gives when a metric gets no better; not by default.
+    pub fn reduce_on_plateau(mut self, plateau: ReduceOnPlateau) -> Self {
+        self.plateau = Some(plateau);
+        self
+    }
+
+    /// Makes one step of `batches` batches, whose gradients are averaged over all samples: with a mean loss, and but for batch
+    /// norm, the step of one batch as large as all of them. What is left at the end of an epoch makes a smaller step. Steps, and
+    /// with them schedules, count updates. 1 by default.
+    pub fn accumulate(mut self, batches: u64) -> Self {
+        self.updates.accumulate = batches;
+        self
+    }
+
+    /// Limits the gradients of each step, after the hooks have seen them; not by default.
+    pub fn clip(mut self, clip: GradientClip) -> Self {
+        self.updates.clip = Some(clip);
+        self
+    }
+
+    /// Keeps a moving average of the weights, and evaluates with it; not by default.
+    pub fn ema(mut self, config: EmaConfig) -> Self {
+        self.ema = Some(config);
         self
     }
 
@@ -119,8 +154,8 @@ impl<M: ModuleT> TrainerBuilder<M> {
     }
 
     /// Goes on from the checkpoint at `path`, to the bit as if the training had never stopped: parameters, freezes,
-    /// optimizer with its settings, schedule, seed, epoch and batch are the checkpoint's. Only the number of epochs,
-    /// the loss and the hooks are this builder's.
+    /// optimizer with its settings, schedule, accumulation, clipping, averaged weights, seed, epoch and batch are the checkpoint's.
+    /// Only the number of epochs, the loss and the hooks are this builder's.
     pub fn resume(mut self, path: impl Into<PathBuf>) -> Self {
         self.resume = Some(path.into());
         self
@@ -154,7 +189,9 @@ impl<M: ModuleT> TrainerBuilder<M> {
     /// that can't be resumed from. The parameters are unchanged then.
     pub fn build(self) -> Result<Trainer<M>> {
         self.check()?;
-        let position = Position::start(self.seed, self.optimizer.lr());
+        let mut position = Position::start(self.seed, self.optimizer.lr());
+        position.plateau = self.plateau;
+        position.updates = self.updates;
         let mut state = State {
             lr: position.base_lr,
             params: self.params,
@@ -169,11 +206,16 @@ impl<M: ModuleT> TrainerBuilder<M> {
             current_batch: 0,
             within_epoch: false,
             loss: None,
+            gradient_norm: None,
+            ema: None,
             evaluation: None,
             stop: false,
         };
         if let Some(path) = &self.resume {
             checkpoint::resume(&mut state, path)?;
+        }
+        if let (Some(config), None) = (self.ema, &state.ema) {
+            state.ema = Some(Ema::new(&state.params, config)?);
         }
         let mut hooks = self.hooks;
         if let Some(path) = self.checkpoint {
@@ -190,6 +232,7 @@ impl<M: ModuleT> TrainerBuilder<M> {
             schedule: self.schedule,
             hooks,
             state,
+            classes: None,
         })
     }
 
@@ -201,6 +244,14 @@ impl<M: ModuleT> TrainerBuilder<M> {
             "at least 1",
             &0,
         )?;
+        let batches = self.updates.accumulate;
+        let what = "the number of batches a step";
+        Error::require(batches > 0, what, "at least 1", &batches)?;
+        self.updates.clip.map_or(Ok(()), |clip| clip.check())?;
+        self.ema.map_or(Ok(()), |ema| ema.check())?;
+        self.plateau
+            .as_ref()
+            .map_or(Ok(()), ReduceOnPlateau::check)?;
         self.optimizer.check()?;
         match &self.schedule {
             SchedulePlan::Fixed(schedule) => schedule.check(),

@@ -68,7 +68,8 @@ impl<M: ModuleT> Trainer<M> {
     fn first_bad_module(&self, pass: Pass, batch: &Batch) -> Result<Option<Origin>> {
         let train = matches!(pass, Pass::Training);
         if train {
-            rng::begin_step(self.state.position.seed, self.state.position.step);
+            let rng::State { seed, step, .. } = rng::state();
+            rng::begin_step(seed, step);
         }
         let _guard = no_grad::enter();
         let (outputs, origin) = nonfinite::first_in(|| self.model.forward_t(&batch.images, train));

@@ -14,7 +14,8 @@ use crate::{Error, Result};
 impl<M: ModuleT> Trainer<M> {
     /// Measures the model on epoch 0 of `source`.
     ///
-    /// The model runs with `train = false`: no dropout, batch norm with its running statistics. Nothing of the
+    /// The model runs with `train = false`: no dropout, batch norm with its running statistics, and with the averaged weights where
+    /// the trainer [keeps them](crate::TrainerBuilder::ema). Nothing of the
     /// training changes, and operations of [`tallow_tensor::ops`] keep no tape.
     ///
     /// # Errors
@@ -23,7 +24,14 @@ impl<M: ModuleT> Trainer<M> {
     pub fn evaluate(&mut self, source: &dyn BatchSource) -> Result<Metrics> {
         self.notify(|hook, context| hook.on_evaluate_begin(context))?;
         let draws = rng::state();
+        let averaged = self.evaluates_average();
+        if averaged {
+            self.swap_ema()?;
+        }
         let tally = self.tally(source);
+        if averaged {
+            self.swap_ema()?;
+        }
         rng::restore(draws);
         let metrics = tally?.metrics(self.state.measure);
         let metrics = metrics.ok_or(Error::NoBatches {
@@ -33,6 +41,11 @@ impl<M: ModuleT> Trainer<M> {
         self.state.evaluation = Some(metrics.clone());
         self.notify(|hook, context| hook.on_evaluate_end(context))?;
         Ok(metrics)
+    }
+
+    fn evaluates_average(&self) -> bool {
+        let ema = self.state.ema.as_ref();
+        ema.is_some_and(|ema| ema.config().evaluate && ema.updates() > 0)
     }
 
     fn tally(&mut self, source: &dyn BatchSource) -> Result<Tally> {
@@ -45,13 +58,14 @@ impl<M: ModuleT> Trainer<M> {
     }
 
     fn measure(&mut self, index: usize, batch: &Batch, tally: &mut Tally) -> Result<()> {
+        let targets = self.targets(batch)?;
         let model = &self.model;
         let forward = |images: &Tensor| model.forward_t(images, false);
         let outputs = match &mut self.compiled {
             Some(compiled) => compiled.inference.run(&batch.images, forward)?,
             None => forward(&batch.images)?.detach(),
         };
-        let loss = scalar(&self.loss.loss(&outputs, &batch.labels)?)?;
+        let loss = scalar(&self.loss.loss(&outputs, &targets)?)?;
         if !loss.is_finite() {
             let pass = Pass::Evaluation { batch: index };
             return Err(self.diagnose(pass, loss, batch, &outputs));

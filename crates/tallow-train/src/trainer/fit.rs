@@ -49,7 +49,8 @@ impl<M: ModuleT> Trainer<M> {
                 SchedulePlan::Fixed(schedule) => schedule.clone(),
                 SchedulePlan::OverTraining(make) => {
                     let batches = found.ok_or_else(no_length)?;
-                    make(batches.saturating_mul(self.state.epochs).max(1))
+                    let steps = batches.div_ceil(position.updates.accumulate.max(1));
+                    make(steps.saturating_mul(self.state.epochs).max(1))
                 }
             };
             schedule.check()?;
@@ -71,7 +72,7 @@ impl<M: ModuleT> Trainer<M> {
         let samples_before = self.samples();
         while !self.state.stop {
             let Some(batch) = batches.next() else { break };
-            self.step(&batch?)?;
+            self.step(&batch?, &mut batches)?;
         }
         let unfinished = self.state.stop && batches.next().is_some();
         drop(batches);
@@ -122,13 +123,18 @@ impl State {
             role: "training",
             epoch: position.epoch,
         })?;
+        let evaluation = self.evaluation.clone().filter(|_| evaluated);
+        let lr = position.unreduced_lr(position.step.saturating_sub(1));
+        if let Some(plateau) = &mut position.plateau {
+            plateau.observe_metrics(lr, evaluation.as_ref().unwrap_or(&train));
+        }
         let seconds = trained.duration.as_secs_f64();
         position.history.epochs.push(EpochRecord {
             epoch: position.epoch,
             steps: position.step,
             lr: self.lr,
             train,
-            evaluation: self.evaluation.clone().filter(|_| evaluated),
+            evaluation,
             recorded: std::mem::take(&mut position.recorded),
             seconds,
             samples_per_second: trained.samples as f64 / seconds.max(1e-9),

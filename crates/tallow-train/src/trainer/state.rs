@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use tallow_tensor::Params;
 
 use crate::metrics::{Measure, Metrics, Tally};
-use crate::{History, LrSchedule, Optimizer};
+use crate::{Ema, GradientClip, History, LrSchedule, Optimizer, ReduceOnPlateau};
 
 /// All that decides the steps to come, apart from parameters, optimizer and data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -25,6 +25,12 @@ pub(crate) struct Position {
     pub(crate) base_lr: f64,
     /// None before the first step.
     pub(crate) schedule: Option<LrSchedule>,
+    /// What lowers the rate when the evaluation gets no better.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) plateau: Option<ReduceOnPlateau>,
+    /// How gradients become an update.
+    #[serde(default)]
+    pub(crate) updates: UpdateSettings,
     /// Sums over the samples of the unfinished epoch.
     pub(crate) tally: Tally,
     /// What hooks recorded in the unfinished epoch.
@@ -33,7 +39,37 @@ pub(crate) struct Position {
     pub(crate) history: History,
 }
 
+/// How gradients become an update.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct UpdateSettings {
+    /// Batches a step.
+    pub(crate) accumulate: u64,
+    /// The limit of gradients, if there is one.
+    pub(crate) clip: Option<GradientClip>,
+}
+
+impl Default for UpdateSettings {
+    fn default() -> Self {
+        Self {
+            accumulate: 1,
+            clip: None,
+        }
+    }
+}
+
 impl Position {
+    /// The rate of a step by schedule and plateau.
+    pub(crate) fn scheduled_lr(&self, step: u64) -> f64 {
+        let lr = self.unreduced_lr(step);
+        self.plateau.as_ref().map_or(lr, |plateau| plateau.lr(lr))
+    }
+
+    /// The rate of a step by the schedule alone.
+    pub(crate) fn unreduced_lr(&self, step: u64) -> f64 {
+        let schedule = self.schedule.as_ref();
+        schedule.map_or(self.base_lr, |schedule| schedule.lr(self.base_lr, step))
+    }
+
     pub(crate) fn start(seed: u64, base_lr: f64) -> Self {
         Self {
             seed,
@@ -43,6 +79,8 @@ impl Position {
             batches: None,
             base_lr,
             schedule: None,
+            plateau: None,
+            updates: UpdateSettings::default(),
             tally: Tally::default(),
             recorded: BTreeMap::new(),
             history: History::default(),
@@ -63,6 +101,9 @@ pub(crate) struct State {
     pub(crate) within_epoch: bool,
     pub(crate) lr: f64,
     pub(crate) loss: Option<f64>,
+    /// The global norm of the last step's gradients before they were clipped.
+    pub(crate) gradient_norm: Option<f64>,
+    pub(crate) ema: Option<Ema>,
     pub(crate) evaluation: Option<Metrics>,
     pub(crate) stop: bool,
 }

@@ -1,59 +1,117 @@
-//! One training step: forward, loss, backward, update.
+//! One training step: forward, loss and backward of a group of batches, update.
 
 use candle_core::backprop::GradStore;
 use candle_core::{DType, Tensor};
 use candle_nn::ModuleT;
-use tallow_data::Batch;
+use tallow_data::{Batch, Batches};
 use tallow_tensor::rng;
 
+use super::accumulate::GradientSum;
 use super::{Trainer, diagnosis};
 use crate::{Error, Result};
 
 impl<M: ModuleT> Trainer<M> {
-    pub(super) fn step(&mut self, batch: &Batch) -> Result<()> {
-        let position = &self.state.position;
-        let step = position.step;
-        let schedule = position.schedule.as_ref();
-        self.state.lr = schedule.map_or(position.base_lr, |s| s.lr(position.base_lr, step));
+    /// One step on `first` and, with accumulation, on as many of `rest` as make up a group.
+    pub(super) fn step(&mut self, first: &Batch, rest: &mut Batches<'_>) -> Result<()> {
+        let step = self.state.position.step;
+        self.state.lr = self.state.position.scheduled_lr(step);
         self.notify(|hook, context| hook.on_step_begin(context))?;
         self.state.optimizer.set_lr(self.state.lr);
 
-        rng::begin_step(self.state.position.seed, step);
-        let Pass {
-            loss: value,
-            outputs,
-            mut gradients,
-        } = self.pass(batch)?;
+        let count = self.state.position.updates.accumulate;
+        let (seen, mut gradients) = self.group(first, rest, count, step)?;
         self.notify(|hook, context| hook.on_gradients(context, &mut gradients))?;
-        let parameters = self.state.params.trainable();
-        let updated = self.state.optimizer.step(&parameters, &mut gradients)?;
-        if updated == 0 {
-            let parameters = parameters.len();
-            return Err(Error::NoGradient { step, parameters });
-        }
+        self.state.update(&mut gradients)?;
         drop(gradients);
 
         let state = &mut self.state;
-        let tally = &mut state.position.tally;
-        tally.add(value, &outputs, &batch.labels, state.measure)?;
+        for batch in &seen {
+            let tally = &mut state.position.tally;
+            tally.add(batch.loss, &batch.outputs, &batch.labels, state.measure)?;
+        }
         state.position.step += 1;
-        state.position.batch += 1;
+        state.position.batch += seen.len() as u64;
         state.current_batch = state.position.batch;
-        state.loss = Some(value);
+        state.loss = Some(mean_loss(&seen));
         self.notify(|hook, context| hook.on_step_end(context))
+    }
+
+    /// The passes of one step over at most `count` batches, and the mean of their gradients.
+    pub(super) fn group(
+        &mut self,
+        first: &Batch,
+        rest: &mut dyn Iterator<Item = tallow_data::Result<Batch>>,
+        count: u64,
+        step: u64,
+    ) -> Result<(Vec<Seen>, GradStore)> {
+        let count = count.max(1);
+        let seed = self.state.position.seed;
+        let draws = step.wrapping_mul(count);
+        rng::begin_step(seed, draws);
+        let (seen, mut gradients) = self.pass(first)?;
+        let mut all = vec![seen];
+        if count == 1 {
+            return Ok((all, gradients));
+        }
+        let parameters = self.state.params.trainable();
+        let mut sum = GradientSum::new(&parameters);
+        sum.add(&mut gradients, first.len())?;
+        for (index, batch) in (1..count).zip(rest) {
+            let batch = batch?;
+            rng::begin_step(seed, draws.wrapping_add(index));
+            let (seen, next) = self.pass(&batch)?;
+            all.push(seen);
+            gradients = next;
+            sum.add(&mut gradients, batch.len())?;
+        }
+        sum.mean(&mut gradients)?;
+        Ok((all, gradients))
     }
 }
 
-/// What the forward and the backward pass of a step give.
-struct Pass {
-    loss: f64,
+/// What is left of a batch after its pass.
+pub(super) struct Seen {
+    pub(super) loss: f64,
     outputs: Tensor,
-    gradients: GradStore,
+    labels: Tensor,
+}
+
+/// The mean over the samples of all batches.
+pub(super) fn mean_loss(seen: &[Seen]) -> f64 {
+    if let [one] = seen {
+        return one.loss;
+    }
+    let samples = |batch: &Seen| batch.labels.elem_count() as f64;
+    let sum: f64 = seen.iter().map(|batch| batch.loss * samples(batch)).sum();
+    sum / seen.iter().map(samples).sum::<f64>()
+}
+
+impl super::State {
+    /// Clips, updates, and follows with the averaged weights.
+    pub(super) fn update(&mut self, gradients: &mut GradStore) -> Result<()> {
+        let parameters = self.params.trainable();
+        self.gradient_norm = None;
+        if let Some(clip) = self.position.updates.clip {
+            self.gradient_norm = Some(clip.apply(&parameters, gradients)?);
+        }
+        let updated = self.optimizer.step(&parameters, gradients)?;
+        if updated == 0 {
+            return Err(Error::NoGradient {
+                step: self.position.step,
+                parameters: parameters.len(),
+            });
+        }
+        match &mut self.ema {
+            Some(ema) => ema.update(&self.params),
+            None => Ok(()),
+        }
+    }
 }
 
 impl<M: ModuleT> Trainer<M> {
     /// Forward, loss and backward: compiled, or on candle's tape.
-    fn pass(&mut self, batch: &Batch) -> Result<Pass> {
+    fn pass(&mut self, batch: &Batch) -> Result<(Seen, GradStore)> {
+        let targets = self.targets(batch)?;
         let Self {
             model,
             loss,
@@ -62,7 +120,7 @@ impl<M: ModuleT> Trainer<M> {
             ..
         } = self
         else {
-            return self.eager_pass(batch);
+            return self.eager_pass(batch, &targets);
         };
         let forward = |images: &Tensor, labels: &Tensor| {
             let outputs = model.forward_t(images, true)?;
@@ -74,21 +132,17 @@ impl<M: ModuleT> Trainer<M> {
         };
         let step = compiled
             .step
-            .run(&state.params, &batch.images, &batch.labels, forward)?;
+            .run(&state.params, &batch.images, &targets, forward)?;
         let value = f64::from(step.loss);
         if !value.is_finite() {
             return Err(self.diagnose(diagnosis::Pass::Training, value, batch, &step.outputs));
         }
-        Ok(Pass {
-            loss: value,
-            outputs: step.outputs,
-            gradients: step.gradients,
-        })
+        Ok((Seen::new(value, step.outputs, batch), step.gradients))
     }
 
-    fn eager_pass(&self, batch: &Batch) -> Result<Pass> {
+    fn eager_pass(&self, batch: &Batch, targets: &Tensor) -> Result<(Seen, GradStore)> {
         let outputs = self.model.forward_t(&batch.images, true)?;
-        let loss = self.loss.loss(&outputs, &batch.labels)?;
+        let loss = self.loss.loss(&outputs, targets)?;
         let outputs = outputs.detach();
         let value = scalar(&loss)?;
         if !value.is_finite() {
@@ -96,11 +150,18 @@ impl<M: ModuleT> Trainer<M> {
             return Err(self.diagnose(diagnosis::Pass::Training, value, batch, &outputs));
         }
         // The tape holds every activation; nothing after the backward pass needs it.
-        Ok(Pass {
-            gradients: loss.backward()?,
-            loss: value,
+        let gradients = loss.backward()?;
+        Ok((Seen::new(value, outputs, batch), gradients))
+    }
+}
+
+impl Seen {
+    fn new(loss: f64, outputs: Tensor, batch: &Batch) -> Self {
+        Self {
+            loss,
             outputs,
-        })
+            labels: batch.labels.clone(),
+        }
     }
 }
 
