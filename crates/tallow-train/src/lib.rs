@@ -9,8 +9,9 @@
 //! | `optimizer.rs` and `optimizer/` | [`Optimizer`], [`AdamW`], [`Sgd`], [`OptimizerState`] |
 //! | `schedule.rs` | [`LrSchedule`] |
 //! | `loss.rs` | [`Loss`] |
-//! | `metrics.rs`, `history.rs` | [`metrics`], [`History`] |
+//! | `metrics.rs` and `metrics/`, `history.rs` | [`metrics`], [`History`] |
 //! | `checkpoint.rs` and `checkpoint/` | [`Checkpointing`], the file format |
+//! | `hooks/` | [`hooks`]: checkpoints kept, early stopping, logs, limits, guards, run folders |
 //! | `progress.rs` | [`ProgressDisplay`] |
 //! | `error.rs` | [`Error`] |
 
@@ -18,6 +19,7 @@ mod checkpoint;
 mod error;
 mod history;
 mod hook;
+pub mod hooks;
 mod loss;
 pub mod metrics;
 mod optimizer;

@@ -1,13 +1,14 @@
 //! The training loop: [`Trainer`], its [builder](TrainerBuilder), and the state that hooks see and checkpoints hold.
 //!
-//! In order: settings (`builder`), where a training stands (`state`), the loop over epochs (`fit`), one step (`step`),
-//! evaluation (`evaluate`), and what to say when a loss is not finite (`diagnosis`). The model is anything with
+//! In order: settings (`builder`), where a training stands (`state`), the loop over epochs (`fit`) and how much of the data
+//! it sees (`limits`), one step (`step`), evaluation (`evaluate`), and what to say when a loss is not finite (`diagnosis`). The model is anything with
 //! [`ModuleT`]; where batches come from is the business of `tallow_data`.
 
 mod builder;
 mod diagnosis;
 mod evaluate;
 mod fit;
+mod limits;
 mod state;
 mod step;
 
@@ -19,9 +20,10 @@ use tallow_tensor::Params;
 
 use crate::{History, Hook, HookContext, Loss, Optimizer, Result, checkpoint};
 use builder::SchedulePlan;
+use limits::Limits;
 
 pub use builder::TrainerBuilder;
-pub(crate) use state::{Position, State};
+pub(crate) use state::{Memory, Position, State};
 
 /// Trains a model: epochs of steps, an evaluation after each, hooks at fixed points, checkpoints to resume from.
 ///
@@ -35,6 +37,7 @@ pub struct Trainer<M> {
     loss: Box<dyn Loss>,
     schedule: SchedulePlan,
     hooks: Vec<Box<dyn Hook>>,
+    limits: Limits,
     state: State,
     compiled: Option<Compiled>,
 }
@@ -88,6 +91,11 @@ impl<M: ModuleT> Trainer<M> {
     /// Steps done since the training began, over all epochs and resumes.
     pub fn steps(&self) -> u64 {
         self.state.position.step
+    }
+
+    /// The checkpoint that this training was resumed from, if it was; of a folder, the file that was chosen.
+    pub fn resumed_from(&self) -> Option<&Path> {
+        self.state.resumed_from.as_deref()
     }
 
     /// What compiling the training step did and cost so far, if the trainer [compiles](TrainerBuilder::compile).

@@ -10,6 +10,8 @@
 //! | `init.rs` | initial values |
 //! | `load.rs` | loading with a report |
 //! | `file.rs` | [`TensorFile`]: safetensors files, read with suspicion and written atomically |
+//! | `torch/` | [`TorchFile`]: the `.pt` and `.pth` files of PyTorch |
+//! | `names.rs` | [`NameMap`]: other names for the same parameters |
 //! | `varmap.rs` | candle's `VarMap` in and out |
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,12 +27,16 @@ mod backend;
 mod file;
 mod init;
 mod load;
+mod names;
+mod torch;
 mod varmap;
 
 pub use atomic::write_atomically;
 pub use backend::buffer;
 pub use file::{Metadata, TensorFile, write_tensors};
 pub use load::{LoadReport, Mismatch, RESERVED_PREFIX, Strict};
+pub use names::NameMap;
+pub use torch::TorchFile;
 
 /// What an entry of [`Params`] is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

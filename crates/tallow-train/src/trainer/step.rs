@@ -24,6 +24,7 @@ impl<M: ModuleT> Trainer<M> {
             outputs,
             mut gradients,
         } = self.pass(batch)?;
+        self.state.loss = Some(value);
         self.notify(|hook, context| hook.on_gradients(context, &mut gradients))?;
         let parameters = self.state.params.trainable();
         let updated = self.state.optimizer.step(&parameters, &mut gradients)?;
@@ -39,7 +40,6 @@ impl<M: ModuleT> Trainer<M> {
         state.position.step += 1;
         state.position.batch += 1;
         state.current_batch = state.position.batch;
-        state.loss = Some(value);
         self.notify(|hook, context| hook.on_step_end(context))
     }
 }
