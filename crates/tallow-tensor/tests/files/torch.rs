@@ -210,23 +210,23 @@ fn hostile_pickles_are_errors() -> Outcome {
 
 #[test]
 fn what_reaches_beyond_its_storage_is_refused() -> Outcome {
-    let cases: [(&[u8], &[u8], &[u8], &str); 5] = [
-        (b"K\x00", b"K\x05\x85", b"K\x01\x85", "reach beyond its 4"),
-        (b"K\x04", b"K\x01\x85", b"K\x01\x85", "reach beyond its 4"),
+    // Offset, shape and strides.
+    type Case = ([&'static [u8]; 3], &'static str);
+    let cases: [Case; 5] = [
+        ([b"K\x00", b"K\x05\x85", b"K\x01\x85"], "reach beyond its 4"),
+        ([b"K\x04", b"K\x01\x85", b"K\x01\x85"], "reach beyond its 4"),
         (
-            b"K\x00",
-            b"K\x02\x85",
-            b"J\xff\xff\xff\xff\x85",
+            [b"K\x00", b"K\x02\x85", b"J\xff\xff\xff\xff\x85"],
             "a size is -1",
         ),
-        (b"K\x00", b"K\x05\x85", b"K\x00\x85", "repeats"),
-        (b"K\x00", b"K\x02\x85", b"K\x01K\x01\x86", "the strides"),
+        ([b"K\x00", b"K\x05\x85", b"K\x00\x85"], "repeats"),
+        ([b"K\x00", b"K\x02\x85", b"K\x01K\x01\x86"], "the strides"),
     ];
-    for (offset, shape, strides, part) in cases {
+    for (arguments, part) in cases {
         let mut pickle = b"\x80\x02}X\x01\0\0\0wctorch._utils\n_rebuild_tensor_v2\n(".to_vec();
         pickle
             .extend(b"(X\x07\0\0\0storagectorch\nFloatStorage\nX\x01\0\0\0aX\x03\0\0\0cpuK\x04tQ");
-        for part in [offset, shape, strides] {
+        for part in arguments {
             pickle.extend(part);
         }
         pickle.extend(b"tRs.");

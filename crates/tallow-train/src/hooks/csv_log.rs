@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use tallow_tensor::params::write_atomically;
 
-use super::{is_new, move_aside, prepare};
+use super::{is_new, move_aside};
+use crate::checkpoint::make_folder_of;
 use crate::{EpochRecord, Hook, HookContext, Result};
 
 /// Writes a row for every epoch to a CSV file: `epoch`, `steps`, and a column for every number of
@@ -46,7 +47,7 @@ impl Hook for CsvLog {
         if context.is_dev_run() {
             return Ok(());
         }
-        prepare(&self.path)?;
+        make_folder_of(&self.path)?;
         if is_new(context) {
             move_aside(&self.path)?;
         }

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use tallow_tensor::params::write_atomically;
 
-use super::{cannot_write, is_new, move_aside, prepare};
+use super::{cannot_write, is_new, move_aside};
+use crate::checkpoint::make_folder_of;
 use crate::{Error, Hook, HookContext, Result};
 
 /// Appends a line of JSON for every epoch, and for every so many steps if asked to.
@@ -116,7 +117,7 @@ impl Hook for JsonLog {
         if context.is_dev_run() {
             return Ok(());
         }
-        prepare(&self.path)?;
+        make_folder_of(&self.path)?;
         if is_new(context) {
             move_aside(&self.path)?;
         } else {

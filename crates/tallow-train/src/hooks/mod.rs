@@ -26,7 +26,7 @@ mod run_folder;
 mod tensor_board;
 mod time_limit;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 pub use checkpoint_folder::CheckpointFolder;
 pub use class_scores::{ClassScores, LastMatrix};
@@ -91,9 +91,4 @@ fn cannot_write(path: &Path, source: std::io::Error) -> Error {
         path,
         source,
     }))
-}
-
-/// The parent of a file, made if it is missing.
-fn prepare(path: &PathBuf) -> Result<()> {
-    crate::checkpoint::make_folder_of(path)
 }

@@ -1,5 +1,7 @@
 //! Early stopping: when it stops, what it restores, and that a resume judges alike.
 
+use std::sync::{Arc, Mutex};
+
 use candle_core::Tensor;
 use candle_nn::{ModuleT, VarBuilder};
 use tallow_tensor::{Params, params};
@@ -40,11 +42,13 @@ fn counting() -> (Counting, Params) {
     (Counting::new(params.builder(), params.clone()), params)
 }
 
+type Bits = Vec<(String, Vec<u32>)>;
+
 /// Records given numbers, and the bits of the model at the end of each epoch.
 #[derive(Clone, Default)]
 struct Course {
     scores: Vec<f64>,
-    seen: std::sync::Arc<std::sync::Mutex<Vec<Vec<(String, Vec<u32>)>>>>,
+    seen: Arc<Mutex<Vec<Bits>>>,
 }
 
 impl Hook for Course {

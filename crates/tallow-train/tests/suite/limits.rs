@@ -9,15 +9,18 @@ use tallow_train::{AdamW, Error, Hook, HookContext, LrSchedule, Result};
 use crate::checkpoint_folder::names;
 use crate::toy::{Toy, batch, batches, bits, quiet, toy};
 
+/// Epochs and batches.
+type Reads = Arc<Mutex<Vec<(u64, usize)>>>;
+
 /// Notes which batches of which epochs are read.
 struct Noting {
     batches: Vec<Batch>,
-    read: Arc<Mutex<Vec<(u64, usize)>>>,
+    read: Reads,
 }
 
 impl Noting {
-    fn new(count: usize) -> (Self, Arc<Mutex<Vec<(u64, usize)>>>) {
-        let read = Arc::<Mutex<_>>::default();
+    fn new(count: usize) -> (Self, Reads) {
+        let read = Reads::default();
         let source = Self {
             batches: batches(count),
             read: read.clone(),
