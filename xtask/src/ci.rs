@@ -61,9 +61,9 @@ const FULL_STEPS: &[Step] = &[
         "feature: download",
         &["check", "-p", "tallow", "--features", "download"],
     ),
-    step(
-        "optimised tests",
-        &[
+    Step {
+        name: "optimised tests",
+        args: &[
             "test",
             "--release",
             "--workspace",
@@ -71,7 +71,9 @@ const FULL_STEPS: &[Step] = &[
             "--",
             "--include-ignored",
         ],
-    ),
+        // How often a training is killed and resumed.
+        env: &[("TALLOW_KILLS", "20")],
+    },
     step(
         "quickstart",
         &["run", "--release", "--example", "quickstart"],

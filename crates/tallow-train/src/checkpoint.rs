@@ -8,6 +8,7 @@
 
 mod format;
 mod hook;
+mod newest;
 
 use std::path::Path;
 
@@ -16,11 +17,13 @@ use indexmap::IndexMap;
 use tallow_tensor::params::{Params, Strict};
 use tallow_tensor::rng;
 
-use crate::trainer::State;
+use crate::trainer::{Memory, State};
 use crate::{CheckpointProblem, Ema, Error, Result};
 use format::{Checkpoint, EmaMetadata, Metadata, OptimizerMetadata};
 
+pub(crate) use format::Stand;
 pub use hook::Checkpointing;
+pub(crate) use newest::{LATEST, has_checkpoints};
 
 /// Writes the whole of a training to `path`, whose folder is made if it is missing.
 pub(crate) fn save(state: &State, path: &Path) -> Result<()> {
@@ -34,6 +37,7 @@ pub(crate) fn save(state: &State, path: &Path) -> Result<()> {
         frozen: frozen.map(|entry| entry.name).collect(),
         optimizer: OptimizerMetadata::of(&optimizer),
         ema: state.ema.as_ref().map(EmaMetadata::of),
+        remembered: state.memory.values.clone(),
     };
     let entries = state.params.iter();
     let parameters = entries.map(|entry| (entry.name, entry.var.as_detached_tensor()));
@@ -42,12 +46,22 @@ pub(crate) fn save(state: &State, path: &Path) -> Result<()> {
         optimizer,
         ema: state.ema.as_ref().map(Ema::tensors).unwrap_or_default(),
         metadata,
+        remembered: state.memory.tensors.clone(),
     };
     checkpoint.write(path)
 }
 
-/// Puts a training where the checkpoint at `path` stands. On an error the parameters are unchanged.
+/// Puts a training where the checkpoint at `path` stands; of a folder, the newest whole one in it. On an error the
+/// parameters are unchanged.
 pub(crate) fn resume(state: &mut State, path: &Path) -> Result<()> {
+    if path.is_dir() {
+        newest::resume_newest(state, path)
+    } else {
+        resume_file(state, path)
+    }
+}
+
+fn resume_file(state: &mut State, path: &Path) -> Result<()> {
     let checkpoint = Checkpoint::read(path, state.params.device())?;
     let refuse = |problem| Error::checkpoint(path, problem);
     same_types(&state.params, &checkpoint.tensors).map_err(refuse)?;
@@ -70,6 +84,13 @@ pub(crate) fn resume(state: &mut State, path: &Path) -> Result<()> {
     }
     rng::restore(metadata.rng);
     state.position = metadata.training;
+    state.current_epoch = state.position.epoch;
+    state.current_batch = state.position.batch;
+    state.memory = Memory {
+        values: metadata.remembered,
+        tensors: checkpoint.remembered,
+    };
+    state.resumed_from = Some(path.to_owned());
     Ok(())
 }
 
@@ -91,15 +112,19 @@ fn same_types(
     Ok(())
 }
 
+/// Makes a folder and those above it.
+pub(crate) fn make_folder(path: &Path) -> Result<()> {
+    std::fs::create_dir_all(path).map_err(|source| Error::Folder {
+        action: "make",
+        path: path.to_owned(),
+        source,
+    })
+}
+
 /// Makes the folder that `path` lies in.
-fn make_folder_of(path: &Path) -> Result<()> {
+pub(crate) fn make_folder_of(path: &Path) -> Result<()> {
     match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => {
-            std::fs::create_dir_all(folder).map_err(|source| Error::Folder {
-                path: folder.to_owned(),
-                source,
-            })
-        }
+        Some(folder) if !folder.as_os_str().is_empty() => make_folder(folder),
         _ => Ok(()),
     }
 }

@@ -76,6 +76,19 @@ pub enum Error {
         norm: f64,
     },
 
+    /// A step's loss is finite, but not what follows from it; found by [`NanGuard`](crate::hooks::NanGuard).
+    #[error("the loss of step {step} (epoch {epoch}) is {loss}, but {cause}")]
+    Spoiled {
+        /// The step, counted from 0.
+        step: u64,
+        /// The epoch, counted from 0.
+        epoch: u64,
+        /// The loss.
+        loss: f64,
+        /// Where the first bad value was found.
+        cause: BadValue,
+    },
+
     /// No trainable parameter got a gradient.
     #[error(
         "the loss of step {step} depends on none of the {parameters} trainable parameters; check that the model was built from these parameters and that no operation in it detaches (candle's own softmax_last_dim and layer_norm do)"
@@ -87,9 +100,11 @@ pub enum Error {
         parameters: usize,
     },
 
-    /// The folder for a checkpoint could not be made.
-    #[error("can't make the folder {}: {source}", path.display())]
+    /// A folder could not be made or read.
+    #[error("can't {action} the folder {}: {source}", path.display())]
     Folder {
+        /// What was tried, such as "make".
+        action: &'static str,
         /// The folder.
         path: PathBuf,
         /// What the operating system says.
@@ -209,6 +224,40 @@ pub enum BadValue {
         /// How many such values they hold.
         count: usize,
     },
+    /// The compiled step gives it, the same step run as it is written does not.
+    #[error(
+        "the outputs of the compiled step hold {count} values that are NaN or infinite, those of the same step without `compile` none; train without it, and report the model"
+    )]
+    Compiled {
+        /// How many such values the outputs hold.
+        count: usize,
+    },
+    /// The gradient of a parameter holds it, which the backward pass reached first of all that do.
+    #[error(
+        "the gradient of `{name}` in module `{module}` holds {count} values that are NaN or infinite, the first of {spoiled} such gradients on the way back from the loss; nothing was updated; look for a division, a root or a logarithm near zero there, or lower the learning rate"
+    )]
+    Gradient {
+        /// The parameter.
+        name: String,
+        /// The path of its module; empty for the model itself.
+        module: String,
+        /// How many such values it holds.
+        count: usize,
+        /// How many gradients hold such values.
+        spoiled: usize,
+    },
+    /// The update of a parameter made it from a finite gradient.
+    #[error(
+        "the update of `{name}` in module `{module}` made {count} values that are NaN or infinite from a finite gradient; lower the learning rate, and begin again from an earlier checkpoint"
+    )]
+    Update {
+        /// The parameter.
+        name: String,
+        /// The path of its module; empty for the model itself.
+        module: String,
+        /// How many such values it holds.
+        count: usize,
+    },
     /// Everything up to the loss function is finite.
     #[error(
         "parameters, images and outputs of the model are finite, so the loss function itself gives it (does every label of the batch carry the ignored index?)"
@@ -239,6 +288,13 @@ pub enum CheckpointProblem {
         supported: u32,
     },
 
+    /// A folder holds no checkpoint that is whole.
+    #[error("{}", none_whole(damaged))]
+    NoneWhole {
+        /// What is wrong with each file.
+        damaged: Vec<String>,
+    },
+
     /// Bytes of a tensor were changed after it was written.
     #[error("tensor `{name}` is damaged (its checksum does not fit); take an earlier checkpoint")]
     Damaged {
@@ -266,6 +322,19 @@ pub enum CheckpointProblem {
     /// The optimizer is another one, or its state does not fit.
     #[error("its optimizer state does not fit: {0}")]
     Optimizer(String),
+}
+
+fn none_whole(damaged: &[String]) -> String {
+    match damaged {
+        [] => {
+            "the folder holds no checkpoint (no .safetensors file); check the path, or begin anew"
+                .to_string()
+        }
+        damaged => format!(
+            "the folder holds no checkpoint that is whole; take one from elsewhere, or begin anew\n  {}",
+            damaged.join("\n  ")
+        ),
+    }
 }
 
 impl From<tallow_compile::Error> for Error {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::metrics::Metrics;
+use crate::{Error, Result};
 
 /// The numbers of every finished epoch, in order.
 ///
@@ -34,6 +35,49 @@ impl History {
                     best
                 }
             })
+    }
+}
+
+impl EpochRecord {
+    /// All numbers by name, those that were measured: `lr`, `train/loss`, `train/accuracy`, `train/top_k`, the same of
+    /// `evaluation/`, what hooks recorded by its own name, `seconds` and `samples_per_second`.
+    ///
+    /// These names are used wherever a metric is asked for or logged by name.
+    pub fn values(&self) -> Vec<(String, f64)> {
+        let mut values = vec![("lr".to_string(), self.lr)];
+        let parts = [
+            ("train", Some(&self.train)),
+            ("evaluation", self.evaluation.as_ref()),
+        ];
+        for (part, metrics) in parts {
+            let Some(metrics) = metrics else { continue };
+            let named = |name: &str| format!("{part}/{name}");
+            values.push((named("loss"), metrics.loss));
+            values.push((named("accuracy"), metrics.accuracy));
+            values.extend(metrics.top_k.map(|top| (named("top_k"), top.accuracy)));
+        }
+        values.extend(self.recorded.clone());
+        values.push(("seconds".to_string(), self.seconds));
+        values.push(("samples_per_second".to_string(), self.samples_per_second));
+        values
+    }
+
+    /// The number of a name of [`values`](Self::values).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Setting`] lists the names that there are.
+    pub fn value(&self, name: &str) -> Result<f64> {
+        let values = self.values();
+        let found = values.iter().find(|(other, _)| other == name);
+        found.map(|(_, value)| *value).ok_or_else(|| {
+            let names: Vec<&str> = values.iter().map(|(name, _)| name.as_str()).collect();
+            Error::Setting {
+                what: "the name of a metric",
+                expected: format!("one of {}", names.join(", ")),
+                found: format!("`{name}` (evaluation/ needs an evaluation source, other names a hook that records them before)"),
+            }
+        })
     }
 }
 

@@ -4,7 +4,12 @@
 
 use std::path::Path;
 
+use candle_core::Tensor;
 use candle_core::backprop::GradStore;
+use indexmap::IndexMap;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tallow_tensor::Params;
 
 use crate::metrics::Metrics;
@@ -21,6 +26,7 @@ use crate::{Ema, Error, History, Optimizer, Result, checkpoint};
 ///     on_step_end        loss and running metrics include this step
 ///     ...
 ///     on_evaluate_begin
+///     on_evaluate_batch  once a batch, with the model's outputs
 ///     on_evaluate_end    evaluation() holds its metrics
 ///   on_epoch_end         history() ends with this epoch
 ///   ...
@@ -123,6 +129,20 @@ pub trait Hook {
         Ok(())
     }
 
+    /// After each batch of an evaluation: the model's `outputs`, `[N, classes]` for a classifier, and the `labels` `[N]`.
+    ///
+    /// # Errors
+    ///
+    /// Ends the evaluation.
+    fn on_evaluate_batch(
+        &mut self,
+        _context: &mut HookContext<'_>,
+        _outputs: &Tensor,
+        _labels: &Tensor,
+    ) -> Result<()> {
+        Ok(())
+    }
+
     /// After an evaluation.
     ///
     /// # Errors
@@ -198,7 +218,7 @@ impl<'a> HookContext<'a> {
         self.state.stop
     }
 
-    /// The loss of the last step of this call of `fit`.
+    /// The loss of the last step of this call of `fit`; in `on_gradients` that of the step being done.
     pub fn loss(&self) -> Option<f64> {
         self.state.loss
     }
@@ -252,6 +272,100 @@ impl<'a> HookContext<'a> {
         Ok(())
     }
 
+    /// Keeps a value under `key` in this training and its checkpoints, for [`recall`](Self::recall) after a resume. A later
+    /// value of the same key replaces an earlier one. Begin keys with the name of your hook.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Hook`] for a value that JSON can't hold.
+    ///
+    /// ```
+    /// # use tallow_train::{Hook, HookContext, Result};
+    /// /// Counts the times that `fit` was called, over all resumes.
+    /// struct Sessions;
+    ///
+    /// impl Hook for Sessions {
+    ///     fn on_fit_begin(&mut self, context: &mut HookContext<'_>) -> Result<()> {
+    ///         let before: u64 = context.recall("sessions")?.unwrap_or(0);
+    ///         context.remember("sessions", &(before + 1))
+    ///     }
+    /// }
+    /// ```
+    pub fn remember(&mut self, key: &str, value: &impl Serialize) -> Result<()> {
+        let value = serde_json::to_value(value).map_err(Error::hook)?;
+        self.state.memory.values.insert(key.to_string(), value);
+        Ok(())
+    }
+
+    /// The value kept under `key`, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Hook`] if it is of another type.
+    pub fn recall<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>> {
+        let value = self.state.memory.values.get(key).cloned();
+        let value = value.map(serde_json::from_value).transpose();
+        value.map_err(|error| {
+            Error::hook(format!(
+                "what the checkpoint keeps under `{key}` is not what the hook asks for ({error}); give hooks keys of their own"
+            ))
+        })
+    }
+
+    /// Keeps copies of tensors under `key`, a name without a slash, as [`remember`](Self::remember) keeps values. They
+    /// replace those kept before; an empty map forgets them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Setting`] for a key with a slash; [`Error::Tensor`] if a copy fails, and then nothing has changed.
+    pub fn remember_tensors(
+        &mut self,
+        key: &str,
+        tensors: &IndexMap<String, Tensor>,
+    ) -> Result<()> {
+        let what = "the key of tensors to remember";
+        Error::require(!key.contains('/'), what, "a name without `/`", &key)?;
+        let copies = tensors.iter().map(|(name, tensor)| {
+            Ok((format!("{key}/{name}"), tensor.force_contiguous()?.detach()))
+        });
+        let copies: Vec<_> = copies.collect::<Result<_>>()?;
+        let kept = &mut self.state.memory.tensors;
+        kept.retain(|name, _| tensor_name(key, name).is_none());
+        kept.extend(copies);
+        Ok(())
+    }
+
+    /// The tensors kept under `key` by name; empty if there are none.
+    pub fn recall_tensors(&self, key: &str) -> IndexMap<String, Tensor> {
+        let kept = self.state.memory.tensors.iter();
+        kept.filter_map(|(name, tensor)| {
+            Some((tensor_name(key, name)?.to_string(), tensor.clone()))
+        })
+        .collect()
+    }
+
+    /// The settings of the training as JSON, for a report: what the builder was told, and the schedule once it is known.
+    pub fn settings(&self) -> Value {
+        let mut settings = self.state.settings.clone();
+        if let (Some(fields), Some(schedule)) =
+            (settings.as_object_mut(), &self.state.position.schedule)
+        {
+            let schedule = serde_json::to_value(schedule).unwrap_or(Value::Null);
+            fields.insert("schedule".to_string(), schedule);
+        }
+        settings
+    }
+
+    /// Whether this is a [fast dev run](crate::TrainerBuilder::fast_dev_run), which should leave no files.
+    pub fn is_dev_run(&self) -> bool {
+        self.state.dev_run
+    }
+
+    /// Whether an epoch is under way: false in an evaluation that is called by itself.
+    pub(crate) fn within_epoch(&self) -> bool {
+        self.state.within_epoch
+    }
+
     /// The model's parameters, to read, freeze or unfreeze.
     pub fn params(&self) -> &Params {
         &self.state.params
@@ -263,12 +377,20 @@ impl<'a> HookContext<'a> {
     }
 
     /// Writes all that is needed to go on from here, in one safetensors file. What stood at `path` before stays whole
-    /// until the new file is.
+    /// until the new file is. In a [fast dev run](crate::TrainerBuilder::fast_dev_run) nothing is written.
     ///
     /// # Errors
     ///
     /// [`Error::File`] names the file; the former one is untouched then.
     pub fn save_checkpoint(&self, path: impl AsRef<Path>) -> Result<()> {
+        if self.state.dev_run {
+            return Ok(());
+        }
         checkpoint::save(self.state, path.as_ref())
     }
+}
+
+/// The name of a kept tensor without its key, if it has this one.
+fn tensor_name<'a>(key: &str, name: &'a str) -> Option<&'a str> {
+    name.strip_prefix(key)?.strip_prefix('/')
 }

@@ -11,8 +11,9 @@
 //! | `schedule.rs` and `schedule/` | [`LrSchedule`], [`ReduceOnPlateau`], [`LrSchedulerHook`] |
 //! | `lr_finder.rs` and `lr_finder/` | [`LrFinder`], [`LrCurve`] |
 //! | `loss.rs` | [`Loss`] |
-//! | `metrics.rs`, `history.rs` | [`metrics`], [`History`] |
+//! | `metrics.rs` and `metrics/`, `history.rs` | [`metrics`], [`History`] |
 //! | `checkpoint.rs` and `checkpoint/` | [`Checkpointing`], the file format |
+//! | `hooks/` | [`hooks`]: checkpoints kept, early stopping, logs, limits, guards, run folders |
 //! | `progress.rs` | [`ProgressDisplay`] |
 //! | `error.rs` | [`Error`] |
 
@@ -22,6 +23,7 @@ mod ema;
 mod error;
 mod history;
 mod hook;
+pub mod hooks;
 mod loss;
 mod lr_finder;
 pub mod metrics;

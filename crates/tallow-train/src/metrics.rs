@@ -1,11 +1,15 @@
-//! What is measured: accuracy of logits, and averages that weigh every sample alike.
+//! What is measured: accuracy of logits, averages that weigh every sample alike, and scores by class.
 //!
 //! Nothing here decides when to measure; [`Trainer`](crate::Trainer) does that, or a loop of your own.
+
+mod confusion;
 
 use candle_core::{DType, Tensor};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
+
+pub use confusion::{Average, ConfusionMatrix, Scores};
 
 /// A mean over samples that come in batches of different sizes.
 ///

@@ -1,8 +1,9 @@
 //! The training loop: [`Trainer`], its [builder](TrainerBuilder), and the state that hooks see and checkpoints hold.
 //!
-//! In order: settings (`builder`), where a training stands (`state`), the loop over epochs (`fit`), one step (`step`),
-//! of batches with labels or mixed ones (`targets`), one or several (`accumulate`), evaluation (`evaluate`), the search for a
-//! learning rate (`find_lr`), and what to say when a loss is not finite (`diagnosis`). The model is anything with
+//! In order: settings (`builder`), where a training stands (`state`), the loop over epochs (`fit`) and how much of the data
+//! it sees (`limits`), one step (`step`), of batches with labels or mixed ones (`targets`), one or several (`accumulate`),
+//! evaluation (`evaluate`), the search for a learning rate (`find_lr`), and what to say when a loss is not finite
+//! (`diagnosis`). The model is anything with
 //! [`ModuleT`]; where batches come from is the business of `tallow_data`.
 
 mod accumulate;
@@ -11,6 +12,7 @@ mod diagnosis;
 mod evaluate;
 mod find_lr;
 mod fit;
+mod limits;
 mod state;
 mod step;
 mod targets;
@@ -23,9 +25,10 @@ use tallow_tensor::Params;
 
 use crate::{Ema, History, Hook, HookContext, Loss, Optimizer, Result, checkpoint};
 use builder::SchedulePlan;
+use limits::Limits;
 
 pub use builder::TrainerBuilder;
-pub(crate) use state::{Position, State, UpdateSettings};
+pub(crate) use state::{Memory, Position, State, UpdateSettings};
 
 /// Trains a model: epochs of steps, an evaluation after each, hooks at fixed points, checkpoints to resume from.
 ///
@@ -39,6 +42,7 @@ pub struct Trainer<M> {
     loss: Box<dyn Loss>,
     schedule: SchedulePlan,
     hooks: Vec<Box<dyn Hook>>,
+    limits: Limits,
     state: State,
     compiled: Option<Compiled>,
     /// How many classes the model tells apart, once that was asked.
@@ -112,6 +116,11 @@ impl<M: ModuleT> Trainer<M> {
             Some(ema) => ema.swap(&self.state.params),
             None => Ok(()),
         }
+    }
+
+    /// The checkpoint that this training was resumed from, if it was; of a folder, the file that was chosen.
+    pub fn resumed_from(&self) -> Option<&Path> {
+        self.state.resumed_from.as_deref()
     }
 
     /// What compiling the training step did and cost so far, if the trainer [compiles](TrainerBuilder::compile).

@@ -7,7 +7,7 @@ pub use tallow_data::{
     Augment, Batch, BatchSource, ImageDataset, LoaderConfig, Normalize, datasets,
 };
 pub use tallow_nn::{AlexNet, LeNet5, ResNet, SimpleCifar, Stem, VisionTransformer, summary};
-pub use tallow_tensor::params::Strict;
+pub use tallow_tensor::params::{NameMap, Strict};
 pub use tallow_tensor::{Params, capture, capture_model, ops, scope};
 pub use tallow_train::{
     AdamW, Checkpointing, CrossEntropyConfig, History, Hook, HookContext, LrSchedule, Optimizer,

@@ -6,7 +6,7 @@ use std::path::Path;
 use candle_core::{DType, Tensor, Var};
 use indexmap::IndexMap;
 
-use super::{Metadata, Params, TensorFile, write_tensors};
+use super::{Metadata, NameMap, Params, TensorFile, TorchFile, write_tensors};
 use crate::{Error, Result, inplace};
 
 /// Whether names and shapes must fit exactly.
@@ -157,8 +157,9 @@ impl Params {
         write_tensors(path, tensors, metadata)
     }
 
-    /// Loads values from a safetensors file by name, converting between floating-point types. The model must have been
-    /// constructed before: names that it doesn't have are not created.
+    /// Loads values by name from a safetensors file or from a `.pt` or `.pth` file of PyTorch (what it is, its first bytes
+    /// say), converting between floating-point types. The model must have been constructed before: names that it doesn't
+    /// have are not created.
     ///
     /// ```
     /// use tallow_tensor::{Params, params::Strict};
@@ -179,7 +180,74 @@ impl Params {
     /// [`Error::Io`] and [`Error::Corrupt`] for the file, [`Error::Load`] if `strict` and anything doesn't fit. In each
     /// case no value was changed.
     pub fn load(&self, path: impl AsRef<Path>, strict: Strict) -> Result<LoadReport> {
+        if TorchFile::is_one(&path)? {
+            return self.load_torch(&TorchFile::open(path)?, &NameMap::new(), strict);
+        }
         self.load_file(&TensorFile::open(path)?, strict)
+    }
+
+    /// As [`Params::load`], from a file with other names, which the report gives as `names` makes them.
+    ///
+    /// ```
+    /// use tallow_tensor::{Params, params::{NameMap, Strict}};
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("pretrained.safetensors");
+    /// # let wrapped = Params::f32_cpu();
+    /// # wrapped.builder().pp("module.stem").get((2, 3), "weight")?;
+    /// # wrapped.builder().pp("module.fc").get((1000, 2), "weight")?;
+    /// # wrapped.save(&path)?;
+    /// let params = Params::f32_cpu();
+    /// params.builder().pp("stem").get((2, 3), "weight")?;
+    /// params.builder().pp("head").get((10, 2), "weight")?;
+    ///
+    /// let names = NameMap::new().strip_prefix("module").skip("fc");
+    /// let report = params.load_renamed(&path, &names, Strict::No)?;
+    /// assert_eq!(report.loaded, ["stem.weight"]);
+    /// assert_eq!(report.missing, ["head.weight"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Params::load`], and [`Error::Parameter`] if two names become the same.
+    pub fn load_renamed(
+        &self,
+        path: impl AsRef<Path>,
+        names: &NameMap,
+        strict: Strict,
+    ) -> Result<LoadReport> {
+        if TorchFile::is_one(&path)? {
+            return self.load_torch(&TorchFile::open(path)?, names, strict);
+        }
+        let file = TensorFile::open(path)?;
+        let sources = names.sources(file.names())?;
+        let forms = sources.iter().map(|(name, source)| {
+            let shape = file.shape(source).unwrap_or_default().to_vec();
+            (name.clone(), (shape, file.dtype(source)))
+        });
+        let origin = file.path().display().to_string();
+        let read = |name: &str| file.read(&sources[name]);
+        self.load_from(forms.collect(), strict, &origin, read)
+    }
+
+    /// As [`Params::load_renamed`], from a file of PyTorch that is open already.
+    ///
+    /// # Errors
+    /// As [`Params::load_renamed`].
+    pub fn load_torch(
+        &self,
+        file: &TorchFile,
+        names: &NameMap,
+        strict: Strict,
+    ) -> Result<LoadReport> {
+        let sources = names.sources(file.names())?;
+        let forms = sources.iter().map(|(name, source)| {
+            let shape = file.shape(source).unwrap_or_default().to_vec();
+            (name.clone(), (shape, file.dtype(source)))
+        });
+        let origin = file.path().display().to_string();
+        let read = |name: &str| file.read(&sources[name]);
+        self.load_from(forms.collect(), strict, &origin, read)
     }
 
     /// As [`Params::load`], from a file that is open already.

@@ -11,6 +11,8 @@
 //! | `init.rs` | initial values |
 //! | `load.rs` | loading with a report |
 //! | `file.rs` | [`TensorFile`]: safetensors files, read with suspicion and written atomically |
+//! | `torch/` | [`TorchFile`]: the `.pt` and `.pth` files of PyTorch |
+//! | `names.rs` | [`NameMap`]: other names for the same parameters |
 //! | `varmap.rs` | candle's `VarMap` in and out |
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,6 +29,8 @@ mod file;
 mod frozen;
 mod init;
 mod load;
+mod names;
+mod torch;
 mod varmap;
 
 pub use atomic::write_atomically;
@@ -34,6 +38,8 @@ pub use backend::buffer;
 pub use file::{Metadata, TensorFile, write_tensors};
 pub(crate) use frozen::is_frozen;
 pub use load::{LoadReport, Mismatch, RESERVED_PREFIX, Strict};
+pub use names::NameMap;
+pub use torch::TorchFile;
 
 /// What an entry of [`Params`] is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -9,6 +9,7 @@ use tempfile::TempDir;
 
 mod damage;
 mod fit;
+mod torch;
 
 pub(crate) type Outcome = std::result::Result<(), Box<dyn std::error::Error>>;
 

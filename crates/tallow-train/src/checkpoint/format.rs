@@ -7,6 +7,7 @@ use candle_core::{Device, Tensor};
 use indexmap::IndexMap;
 use safetensors::View;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tallow_tensor::params::{Metadata as FileMetadata, RESERVED_PREFIX, TensorFile, write_tensors};
 use tallow_tensor::rng;
 
@@ -14,6 +15,8 @@ use crate::trainer::Position;
 use crate::{CheckpointProblem, Ema, EmaConfig, Error, OptimizerState, ParameterState, Result};
 
 const VERSION: u32 = 1;
+/// How the names of the tensors begin that hooks keep.
+const REMEMBERED_PREFIX: &str = "__tallow__.remembered.";
 /// Where the file's metadata holds the JSON text, and its CRC-32.
 const TEXT_KEY: &str = "tallow";
 const CHECKSUM_KEY: &str = "tallow.crc32";
@@ -26,6 +29,8 @@ pub(super) struct Checkpoint {
     /// Averaged weights by name.
     pub(super) ema: IndexMap<String, Tensor>,
     pub(super) metadata: Metadata,
+    /// What hooks keep, by name.
+    pub(super) remembered: BTreeMap<String, Tensor>,
 }
 
 /// What is not a tensor.
@@ -37,6 +42,9 @@ pub(super) struct Metadata {
     pub(super) optimizer: OptimizerMetadata,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) ema: Option<EmaMetadata>,
+    /// What hooks keep.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) remembered: BTreeMap<String, Value>,
 }
 
 /// The numbers of averaged weights.
@@ -44,6 +52,13 @@ pub(super) struct Metadata {
 pub(super) struct EmaMetadata {
     config: EmaConfig,
     updates: u64,
+}
+
+/// How far a training is; these change together with everything else in a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Stand {
+    pub(crate) steps: u64,
+    pub(crate) epochs: u64,
 }
 
 /// The numbers of an [`OptimizerState`].
@@ -83,6 +98,10 @@ impl Checkpoint {
         for (name, tensor) in &self.ema {
             let name = format!("{RESERVED_PREFIX}{EMA}{name}");
             self.tensors.insert(name, tensor.clone());
+        }
+        for (name, tensor) in std::mem::take(&mut self.remembered) {
+            self.tensors
+                .insert(format!("{REMEMBERED_PREFIX}{name}"), tensor);
         }
         let checksums = self.tensors.iter();
         let document = Document {
@@ -135,11 +154,29 @@ impl Checkpoint {
             Some((name.to_string(), tensor.clone()))
         });
         let ema = ema.collect();
+        let remembered = tensors.iter().filter_map(|(name, tensor)| {
+            let name = name.strip_prefix(REMEMBERED_PREFIX)?;
+            Some((name.to_string(), tensor.clone()))
+        });
+        let remembered = remembered.collect();
         Ok(Self {
             tensors,
             optimizer,
             ema,
             metadata: document.metadata,
+            remembered,
+        })
+    }
+
+    /// Finished epochs and steps of the training in a file, of which only the header is read.
+    pub(super) fn stand(path: &Path) -> Result<Stand> {
+        let file = TensorFile::open(path)?;
+        let document = Document::open(file.metadata());
+        let training = document.map_err(|problem| Error::checkpoint(path, problem))?;
+        let training = training.metadata.training;
+        Ok(Stand {
+            steps: training.step,
+            epochs: training.history.epochs.len() as u64,
         })
     }
 }

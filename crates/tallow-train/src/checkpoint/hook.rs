@@ -7,8 +7,8 @@ use crate::{Error, Hook, HookContext, Result};
 
 /// A hook that writes a checkpoint at the end of a training and, if asked to, every so many steps or epochs.
 ///
-/// Each checkpoint replaces the one before it. For several files, or only the best, write a hook that calls
-/// [`HookContext::save_checkpoint`].
+/// Each checkpoint replaces the one before it. For several files, or the best, see
+/// [`CheckpointFolder`](crate::hooks::CheckpointFolder).
 ///
 /// ```
 /// use tallow_train::Checkpointing;

@@ -1,14 +1,18 @@
 //! The settings of a training: [`TrainerBuilder`].
 
+use std::any::type_name;
 use std::path::PathBuf;
 
 use candle_nn::ModuleT;
+use serde_json::{Value, json};
 use tallow_tensor::Params;
 use tallow_tensor::memory;
 use tallow_tensor::ops::CrossEntropyConfig;
 
-use super::{Compiled, Position, State, Trainer, UpdateSettings};
+use super::limits::Limits;
+use super::{Compiled, Memory, Position, State, Trainer, UpdateSettings};
 use crate::checkpoint::{self, Checkpointing};
+use crate::hooks::RunFolder;
 use crate::metrics::Measure;
 use crate::progress::ProgressDisplay;
 use crate::{
@@ -33,6 +37,10 @@ pub struct TrainerBuilder<M> {
     top_k: Option<usize>,
     checkpoint: Option<PathBuf>,
     resume: Option<PathBuf>,
+    run: Option<RunFolder>,
+    limits: Limits,
+    dev_run: bool,
+    loss_name: &'static str,
     progress: ProgressDisplay,
     keep_freed_memory: bool,
     compile: Option<tallow_compile::Options>,
@@ -61,6 +69,10 @@ impl<M: ModuleT> TrainerBuilder<M> {
             top_k: None,
             checkpoint: None,
             resume: None,
+            run: None,
+            limits: Limits::default(),
+            dev_run: false,
+            loss_name: type_name::<CrossEntropyConfig>(),
             progress: ProgressDisplay::Auto,
             keep_freed_memory: true,
             compile: None,
@@ -116,7 +128,8 @@ impl<M: ModuleT> TrainerBuilder<M> {
     }
 
     /// Sets the loss: a [`CrossEntropyConfig`] or a function; cross entropy by default.
-    pub fn loss(mut self, loss: impl Loss + 'static) -> Self {
+    pub fn loss<L: Loss + 'static>(mut self, loss: L) -> Self {
+        self.loss_name = type_name::<L>();
         self.loss = Box::new(loss);
         self
     }
@@ -153,9 +166,49 @@ impl<M: ModuleT> TrainerBuilder<M> {
         self
     }
 
-    /// Goes on from the checkpoint at `path`, to the bit as if the training had never stopped: parameters, freezes,
-    /// optimizer with its settings, schedule, accumulation, clipping, averaged weights, seed, epoch and batch are the checkpoint's.
-    /// Only the number of epochs, the loss and the hooks are this builder's.
+    /// Keeps settings, logs, curves and checkpoints of this training in one folder: a path for a new run, or a
+    /// [`RunFolder`] with settings of its own. Its files are written after all other hooks were called.
+    pub fn run_folder(mut self, run: impl Into<RunFolder>) -> Self {
+        self.run = Some(run.into());
+        self
+    }
+
+    /// Trains on the first `batches` batches of every epoch only. Schedules over the training see that length.
+    pub fn limit_train_batches(mut self, batches: usize) -> Self {
+        self.limits.train = Some(batches);
+        self
+    }
+
+    /// Evaluates on the first `batches` batches only.
+    pub fn limit_eval_batches(mut self, batches: usize) -> Self {
+        self.limits.evaluation = Some(batches);
+        self
+    }
+
+    /// Runs this many batches of the evaluation before the first step of the training, so that what is wrong with it is known
+    /// before an epoch was spent. Nothing of it stays, and hooks don't see it.
+    pub fn sanity_evaluation(mut self, batches: usize) -> Self {
+        self.limits.rehearsal = Some(batches);
+        self
+    }
+
+    /// Trains on the first `batches` batches of epoch 0 again and again, and evaluates on them too: a model that can't learn one
+    /// batch by heart is wired wrongly.
+    pub fn overfit_batches(mut self, batches: usize) -> Self {
+        self.limits.overfit = Some(batches);
+        self
+    }
+
+    /// Runs one batch of everything: one epoch of one step, an evaluation of one batch, every hook, and no checkpoint, log or run
+    /// folder is written, to see in a moment whether a long training would start.
+    pub fn fast_dev_run(mut self) -> Self {
+        self.dev_run = true;
+        self
+    }
+
+    /// Goes on from the checkpoint at `path` (of a folder, from the newest whole one in it), to the bit as if the training had
+    /// never stopped: parameters, freezes, optimizer with its settings, schedule, accumulation, clipping, averaged weights, seed,
+    /// epoch and batch are the checkpoint's. Only the number of epochs, the loss and the hooks are this builder's.
     pub fn resume(mut self, path: impl Into<PathBuf>) -> Self {
         self.resume = Some(path.into());
         self
@@ -187,8 +240,16 @@ impl<M: ModuleT> TrainerBuilder<M> {
     ///
     /// [`Error::Setting`] for settings that make no sense, and [`Error::File`] or [`Error::Checkpoint`] for a checkpoint
     /// that can't be resumed from. The parameters are unchanged then.
-    pub fn build(self) -> Result<Trainer<M>> {
+    pub fn build(mut self) -> Result<Trainer<M>> {
+        if self.dev_run {
+            self.apply_dev_run();
+        }
         self.check()?;
+        let run_checkpoints = match &self.run {
+            Some(run) => run.resume_from()?,
+            None => None,
+        };
+        let settings = self.settings();
         let mut position = Position::start(self.seed, self.optimizer.lr());
         position.plateau = self.plateau;
         position.updates = self.updates;
@@ -197,6 +258,10 @@ impl<M: ModuleT> TrainerBuilder<M> {
             params: self.params,
             optimizer: self.optimizer,
             position,
+            memory: Memory::default(),
+            resumed_from: None,
+            settings,
+            dev_run: self.dev_run,
             epochs: self.epochs,
             measure: Measure {
                 top_k: self.top_k,
@@ -211,13 +276,15 @@ impl<M: ModuleT> TrainerBuilder<M> {
             evaluation: None,
             stop: false,
         };
-        if let Some(path) = &self.resume {
+        // A run that has begun in its folder is further than the checkpoint that it may have begun from.
+        if let Some(path) = run_checkpoints.as_ref().or(self.resume.as_ref()) {
             checkpoint::resume(&mut state, path)?;
         }
         if let (Some(config), None) = (self.ema, &state.ema) {
             state.ema = Some(Ema::new(&state.params, config)?);
         }
         let mut hooks = self.hooks;
+        hooks.extend(self.run.into_iter().flat_map(RunFolder::hooks));
         if let Some(path) = self.checkpoint {
             hooks.push(Box::new(Checkpointing::new(path).every_epochs(1)));
         }
@@ -231,12 +298,68 @@ impl<M: ModuleT> TrainerBuilder<M> {
             loss: self.loss,
             schedule: self.schedule,
             hooks,
+            limits: self.limits,
             state,
             classes: None,
         })
     }
 
+    fn apply_dev_run(&mut self) {
+        self.epochs = 1;
+        self.limits = Limits {
+            train: Some(1),
+            evaluation: Some(1),
+            ..Limits::default()
+        };
+        self.run = None;
+        self.checkpoint = None;
+        self.resume = None;
+    }
+
+    /// What can be said about the settings, for [`HookContext::settings`](crate::HookContext::settings).
+    fn settings(&self) -> Value {
+        let optimizer = self.optimizer.state();
+        let Limits {
+            train,
+            evaluation,
+            rehearsal,
+            overfit,
+        } = self.limits;
+        json!({
+            "model": type_name::<M>(),
+            "parameters": self.params.count(),
+            "parameter_seed": self.params.seed(),
+            "dtype": self.params.dtype().as_str(),
+            "epochs": self.epochs,
+            "seed": self.seed,
+            "top_k": self.top_k,
+            "optimizer": {"algorithm": optimizer.algorithm, "settings": optimizer.settings},
+            "updates": self.updates,
+            "ema": self.ema,
+            "loss": self.loss_name,
+            "compile": self.compile.as_ref().map(|options| format!("{options:?}")),
+            "resume": self.resume,
+            "checkpoint": self.checkpoint,
+            "limits": {
+                "train_batches": train,
+                "eval_batches": evaluation,
+                "sanity_evaluation": rehearsal,
+                "overfit_batches": overfit,
+            },
+            "version": env!("CARGO_PKG_VERSION"),
+        })
+    }
+
     fn check(&self) -> Result<()> {
+        let limits = self.limits;
+        let limits = [
+            limits.train,
+            limits.evaluation,
+            limits.rehearsal,
+            limits.overfit,
+        ];
+        let fits = !limits.contains(&Some(0));
+        Error::require(fits, "a limit of batches", "at least 1", &0)?;
         Error::require(self.epochs > 0, "the number of epochs", "at least 1", &0)?;
         Error::require(
             self.top_k != Some(0),

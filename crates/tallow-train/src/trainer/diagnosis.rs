@@ -52,20 +52,24 @@ impl<M: ModuleT> Trainer<M> {
                 return Ok(BadValue::Parameter { name, count });
             }
         }
+        let (again, origin) = self.watched_pass(pass, batch)?;
         if let Some(Origin {
             module, operation, ..
-        }) = self.first_bad_module(pass, batch)?
+        }) = origin
         {
             return Ok(BadValue::Module { module, operation });
         }
         match nonfinite::count(outputs)? {
             0 => Ok(BadValue::Loss),
+            count if self.compiled.is_some() && nonfinite::count(&again)? == 0 => {
+                Ok(BadValue::Compiled { count })
+            }
             count => Ok(BadValue::Outputs { count }),
         }
     }
 
-    /// Runs the pass again, with the same draws, and looks at every result.
-    fn first_bad_module(&self, pass: Pass, batch: &Batch) -> Result<Option<Origin>> {
+    /// Runs the pass again as the model is written, compiled or not, with the same draws, and looks at every result.
+    fn watched_pass(&self, pass: Pass, batch: &Batch) -> Result<(Tensor, Option<Origin>)> {
         let train = matches!(pass, Pass::Training);
         if train {
             let rng::State { seed, step, .. } = rng::state();
@@ -73,7 +77,6 @@ impl<M: ModuleT> Trainer<M> {
         }
         let _guard = no_grad::enter();
         let (outputs, origin) = nonfinite::first_in(|| self.model.forward_t(&batch.images, train));
-        outputs?;
-        Ok(origin)
+        Ok((outputs?, origin))
     }
 }

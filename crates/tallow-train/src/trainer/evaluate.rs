@@ -28,7 +28,7 @@ impl<M: ModuleT> Trainer<M> {
         if averaged {
             self.swap_ema()?;
         }
-        let tally = self.tally(source);
+        let tally = self.tally(&self.limits.evaluation(source), Notify::Hooks);
         if averaged {
             self.swap_ema()?;
         }
@@ -48,16 +48,32 @@ impl<M: ModuleT> Trainer<M> {
         ema.is_some_and(|ema| ema.config().evaluate && ema.updates() > 0)
     }
 
-    fn tally(&mut self, source: &dyn BatchSource) -> Result<Tally> {
+    /// Runs a few batches of an evaluation before the training begins, so that what is wrong with it comes out now and not
+    /// after the first epoch. Hooks don't see it, and nothing of it stays.
+    pub(super) fn rehearse_evaluation(&mut self, source: &dyn BatchSource) -> Result<()> {
+        let draws = rng::state();
+        let tally = self.tally(&self.limits.rehearsal(source), Notify::Nobody);
+        rng::restore(draws);
+        tally.map(|_| ())
+    }
+
+    fn tally(&mut self, source: &dyn BatchSource, notify: Notify) -> Result<Tally> {
         let _guard = no_grad::enter();
         let mut tally = Tally::default();
         for (index, batch) in source.epoch(0)?.enumerate() {
-            self.measure(index, &batch?, &mut tally)?;
+            let batch = batch?;
+            let outputs = self.measure(index, &batch, &mut tally)?;
+            if notify == Notify::Hooks {
+                self.notify(|hook, context| {
+                    hook.on_evaluate_batch(context, &outputs, &batch.labels)
+                })?;
+            }
         }
         Ok(tally)
     }
 
-    fn measure(&mut self, index: usize, batch: &Batch, tally: &mut Tally) -> Result<()> {
+    /// Adds a batch to the tally and gives the model's outputs.
+    fn measure(&mut self, index: usize, batch: &Batch, tally: &mut Tally) -> Result<Tensor> {
         let targets = self.targets(batch)?;
         let model = &self.model;
         let forward = |images: &Tensor| model.forward_t(images, false);
@@ -70,6 +86,14 @@ impl<M: ModuleT> Trainer<M> {
             let pass = Pass::Evaluation { batch: index };
             return Err(self.diagnose(pass, loss, batch, &outputs));
         }
-        tally.add(loss, &outputs, &batch.labels, self.state.measure)
+        tally.add(loss, &outputs, &batch.labels, self.state.measure)?;
+        Ok(outputs)
     }
+}
+
+/// Who is told of the batches of an evaluation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Notify {
+    Hooks,
+    Nobody,
 }

@@ -23,9 +23,18 @@ impl<M: ModuleT> Trainer<M> {
         train: &dyn BatchSource,
         evaluation: Option<&dyn BatchSource>,
     ) -> Result<History> {
+        let limits = self.limits;
+        let evaluation = limits.evaluated(train, evaluation);
+        let train = &limits.training(train);
         self.plan(train)?;
         self.state.stop = false;
         self.state.loss = None;
+        if let Some(source) = evaluation
+            && limits.rehearses()
+            && self.state.position.step == 0
+        {
+            self.rehearse_evaluation(source)?;
+        }
         self.notify(|hook, context| hook.on_fit_begin(context))?;
         while self.state.position.epoch < self.state.epochs && !self.state.stop {
             self.epoch(train, evaluation)?;

@@ -1,8 +1,12 @@
-//! Where a training stands: [`Position`], which a checkpoint holds, and [`State`], which hooks see.
+//! Where a training stands: [`Position`] and [`Memory`], which a checkpoint holds, and [`State`], which hooks see.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use candle_core::Tensor;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tallow_tensor::Params;
 
 use crate::metrics::{Measure, Metrics, Tally};
@@ -88,11 +92,26 @@ impl Position {
     }
 }
 
+/// What hooks want to know again after a resume.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Memory {
+    /// By key.
+    pub(crate) values: BTreeMap<String, Value>,
+    /// By key, a slash, and name.
+    pub(crate) tensors: BTreeMap<String, Tensor>,
+}
+
 /// The whole of a training but model, loss and hooks.
 pub(crate) struct State {
     pub(crate) params: Params,
     pub(crate) optimizer: Box<dyn Optimizer>,
     pub(crate) position: Position,
+    pub(crate) memory: Memory,
+    pub(crate) resumed_from: Option<PathBuf>,
+    /// The settings, for a report.
+    pub(crate) settings: Value,
+    /// Whether checkpoints are left out.
+    pub(crate) dev_run: bool,
     pub(crate) epochs: u64,
     pub(crate) measure: Measure,
     /// The epoch hooks are told of: at its end it still is the finished one, while the position is past it.

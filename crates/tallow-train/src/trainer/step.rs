@@ -20,6 +20,7 @@ impl<M: ModuleT> Trainer<M> {
 
         let count = self.state.position.updates.accumulate;
         let (seen, mut gradients) = self.group(first, rest, count, step)?;
+        self.state.loss = Some(mean_loss(&seen));
         self.notify(|hook, context| hook.on_gradients(context, &mut gradients))?;
         self.state.update(&mut gradients)?;
         drop(gradients);
@@ -32,7 +33,6 @@ impl<M: ModuleT> Trainer<M> {
         state.position.step += 1;
         state.position.batch += seen.len() as u64;
         state.current_batch = state.position.batch;
-        state.loss = Some(mean_loss(&seen));
         self.notify(|hook, context| hook.on_step_end(context))
     }
 
