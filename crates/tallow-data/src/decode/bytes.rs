@@ -34,7 +34,9 @@ pub(super) fn image(
 fn drop_alpha<const FROM: usize, const TO: usize>(bytes: &mut Vec<u8>) {
     let pixels = bytes.len() / FROM;
     for pixel in 0..pixels {
-        bytes.copy_within(pixel * FROM..pixel * FROM + TO, pixel * TO);
+        for colour in 0..TO {
+            bytes[pixel * TO + colour] = bytes[pixel * FROM + colour];
+        }
     }
     bytes.truncate(pixels * TO);
 }

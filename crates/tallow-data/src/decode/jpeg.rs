@@ -15,12 +15,10 @@ pub(super) fn decode(
     options: &DecodeOptions,
 ) -> Result<(Image, Orientation), DecodeProblem> {
     let side = usize::from(u16::MAX);
-    // A file without an end is read strictly, where missing data are an error: a picture that is grey from the middle on is
-    // not what anyone wants to train on.
+    check_sampling(file)?;
     let settings = DecoderOptions::default()
         .set_max_width(side)
-        .set_max_height(side)
-        .set_strict_mode(!has_end(file));
+        .set_max_height(side);
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(file), settings);
     let damaged = |error: zune_jpeg::errors::DecodeErrors| Format::Jpeg.damaged(error);
     decoder.decode_headers().map_err(damaged)?;
@@ -37,7 +35,9 @@ pub(super) fn decode(
     } else {
         ColorSpace::RGB
     };
-    decoder.set_options(settings.jpeg_set_out_colorspace(out));
+    // Strict from here on, where missing or damaged data are an error: a picture that is grey from the middle on is not what
+    // anyone wants to train on. Headers may be as sloppy as cameras write them.
+    decoder.set_options(settings.set_strict_mode(true).jpeg_set_out_colorspace(out));
     let values = decoder.decode().map_err(damaged)?;
 
     let orientation = match decoder.exif() {
@@ -54,22 +54,46 @@ pub(super) fn decode(
     .ok_or_else(|| Format::Jpeg.damaged("the decoder gave another number of values"))
 }
 
-/// Whether the mark of the end (EOI) follows the start of the compressed data (SOS).
-fn has_end(file: &[u8]) -> bool {
+/// Refuses the two kinds of file that the decoder reads wrongly without saying so: brightness sampled more coarsely than colour,
+/// and sequential files with subsampled channels in scans of their own.
+fn check_sampling(file: &[u8]) -> Result<(), DecodeProblem> {
+    let unsupported = |what| Err(Format::Jpeg.damaged(what));
+    let (mut sequential, mut factors) = (false, Vec::new());
     let mut place = 2;
     while let Some(&[0xff, marker, high, low]) = file.get(place..place + 4) {
+        let length = usize::from(u16::from_be_bytes([high, low]));
+        let segment = file.get(place + 4..place + 2 + length).unwrap_or(&[]);
         match marker {
-            0xda => {
-                return file[place..]
-                    .array_windows()
-                    .rev()
-                    .any(|w| *w == [0xff, 0xd9]);
-            }
             // Filling between segments, and marks without length.
-            0xff => place += 1,
-            0x01 | 0xd0..=0xd8 => place += 2,
-            _ => place += 2 + usize::from(u16::from_be_bytes([high, low])),
+            0xff => {
+                place += 1;
+                continue;
+            }
+            0x01 | 0xd0..=0xd8 => {
+                place += 2;
+                continue;
+            }
+            0xc0..=0xc2 => {
+                sequential = marker != 0xc2;
+                let components = segment.get(6..).unwrap_or(&[]).chunks_exact(3);
+                factors = components.map(|c| [c[1] >> 4, c[1] & 15]).collect();
+            }
+            0xda => {
+                let subsampled = factors.iter().any(|f| *f != factors[0]);
+                let scanned = segment.first().map_or(0, |&count| usize::from(count));
+                if sequential && subsampled && scanned < factors.len() {
+                    return unsupported("subsampled channels in scans of their own");
+                }
+                return Ok(());
+            }
+            _ => {}
         }
+        if let [first, rest @ ..] = factors.as_slice()
+            && rest.iter().any(|f| f[0] > first[0] || f[1] > first[1])
+        {
+            return unsupported("brightness sampled more coarsely than colour");
+        }
+        place += 2 + length;
     }
-    false
+    Ok(())
 }

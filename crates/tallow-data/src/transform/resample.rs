@@ -4,8 +4,9 @@
 
 use std::cell::RefCell;
 
-use fast_image_resize::images::{CroppedImage, Image as Target, ImageRef};
-use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
+use fast_image_resize::images::{TypedCroppedImage, TypedImage, TypedImageRef};
+use fast_image_resize::pixels::{U8, U8x3};
+use fast_image_resize::{FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resizer};
 
 use super::setting::Size;
 use crate::{Error, Image, Result};
@@ -30,15 +31,26 @@ thread_local! {
 /// The window (top, left, height, width) of a picture, at another size.
 pub(super) fn resample(
     image: &Image,
-    [top, left, height, width]: [usize; 4],
+    window: [usize; 4],
     size: [usize; 2],
     interpolation: Interpolation,
 ) -> Result<Image> {
     Size(size).check("a resized picture")?;
+    let [top, left, height, width] = window;
     if size == [height, width] {
         return Ok(super::setting::crop(image, [top, left], size));
     }
-    let failed = |error: &dyn std::fmt::Display| Error::Setting {
+    let algorithm = match interpolation {
+        Interpolation::Nearest => ResizeAlg::Nearest,
+        Interpolation::Bilinear => ResizeAlg::Convolution(FilterType::Bilinear),
+        Interpolation::Bicubic => ResizeAlg::Convolution(FilterType::CatmullRom),
+    };
+    // Of the two types of pixel alone: the untyped call would compile the code of all twenty.
+    let values = match image.channels() {
+        1 => resized::<U8>(image, window, size, algorithm),
+        _ => resized::<U8x3>(image, window, size, algorithm),
+    };
+    let values = values.map_err(|error| Error::Setting {
         what: "a resized picture",
         expected: "sides of at most 2^32 - 1 pixels".into(),
         found: format!(
@@ -48,31 +60,29 @@ pub(super) fn resample(
             size[0],
             size[1]
         ),
-    };
-    let side = |side: usize| u32::try_from(side).map_err(|error| failed(&error));
-    let pixel = match image.channels() {
-        1 => PixelType::U8,
-        _ => PixelType::U8x3,
-    };
-    let algorithm = match interpolation {
-        Interpolation::Nearest => ResizeAlg::Nearest,
-        Interpolation::Bilinear => ResizeAlg::Convolution(FilterType::Bilinear),
-        Interpolation::Bicubic => ResizeAlg::Convolution(FilterType::CatmullRom),
-    };
-    let whole = ImageRef::new(
+    })?;
+    Ok(Image::from_parts(values, size, image.channels()))
+}
+
+fn resized<P: PixelTrait>(
+    image: &Image,
+    window: [usize; 4],
+    size: [usize; 2],
+    algorithm: ResizeAlg,
+) -> Result<Vec<u8>, Box<dyn std::error::Error>> {
+    let side = u32::try_from;
+    let [top, left, height, width] = window;
+    let whole = TypedImageRef::<P>::from_buffer(
         side(image.width())?,
         side(image.height())?,
         image.values(),
-        pixel,
-    )
-    .map_err(|error| failed(&error))?;
+    )?;
     // A view of the window: the filter doesn't see beyond its edges, as if it had been cut out.
-    let window = CroppedImage::new(&whole, side(left)?, side(top)?, side(width)?, side(height)?)
-        .map_err(|error| failed(&error))?;
-    let mut target = Target::new(side(size[1])?, side(size[0])?, pixel);
+    let window =
+        TypedCroppedImage::from_ref(&whole, side(left)?, side(top)?, side(width)?, side(height)?)?;
+    let mut values = vec![0; size[0] * size[1] * image.channels()];
+    let mut target = TypedImage::<P>::from_buffer(side(size[1])?, side(size[0])?, &mut values)?;
     let options = ResizeOptions::new().resize_alg(algorithm);
-    RESIZER
-        .with_borrow_mut(|resizer| resizer.resize(&window, &mut target, &options))
-        .map_err(|error| failed(&error))?;
-    Ok(Image::from_parts(target.into_vec(), size, image.channels()))
+    RESIZER.with_borrow_mut(|resizer| resizer.resize_typed(&window, &mut target, &options))?;
+    Ok(values)
 }

@@ -133,6 +133,30 @@ fn a_header_that_promises_the_world_is_refused_by_the_limit() {
 }
 
 #[test]
+fn a_frame_larger_than_its_picture_takes_no_memory() {
+    let gif = b"GIF89a\x02\0\x02\0\x80\0\0\0\0\0\xff\xff\xff,\0\0\0\0\xff\xff\xff\xff\0\x02\x02\x44\x01\0;";
+    let _ = decode::decode(gif, &small());
+    let (_, mut webp) = seeds()
+        .into_iter()
+        .find(|(name, _)| name.ends_with("lossy.webp"))
+        .unwrap();
+    let start = webp
+        .windows(3)
+        .position(|w| w == [0x9d, 0x01, 0x2a])
+        .unwrap()
+        + 3;
+    webp[start..start + 4].copy_from_slice(&[0xff, 0x3f, 0xff, 0x3f]);
+    let problem = decode::decode(&webp, &small());
+    assert!(
+        matches!(
+            problem,
+            Err(Error::Decode(DecodeProblem::TooManyPixels { .. }))
+        ),
+        "{problem:?}"
+    );
+}
+
+#[test]
 fn other_files_are_named_with_what_they_begin_with() {
     for bytes in [&b""[..], b"\xff", b"<html>", &[0; 64]] {
         let error = decode::decode(bytes, &small()).unwrap_err().to_string();

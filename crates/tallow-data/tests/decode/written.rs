@@ -53,12 +53,14 @@ fn lossy_files_are_read_within_2_of_255() {
     for name in [
         "baseline.jpg",
         "progressive.jpg",
-        "subsampled.jpg",
         "grey_jpeg.jpg",
         "cmyk.jpg",
+        "lossy.webp",
     ] {
         check(name, 2);
     }
+    // Where colours are subsampled, a difference of 2 in them can become one of 4.
+    check("subsampled.jpg", 4);
 }
 
 #[test]
