@@ -31,7 +31,8 @@ impl Default for BatchNormConfig {
 /// (Ioffe and Szegedy 2015).
 ///
 /// In training, mean and biased variance are the batch's, and the running statistics move towards them by
-/// `momentum`, the variance unbiased. In evaluation they are the running statistics.
+/// `momentum`, the variance unbiased. In evaluation they are the running statistics, and in training as well where
+/// [`Params::freeze_batch_norm`](tallow_tensor::Params::freeze_batch_norm) froze them.
 ///
 /// Parameters: `weight [C]`, `bias [C]`; buffers: `running_mean [C]`, `running_var [C]`. The `num_batches_tracked` of a
 /// PyTorch state dict is not needed, since momentum is a number.

@@ -89,9 +89,12 @@ pub struct ParamGroups {
     rules: Vec<Rule>,
 }
 
+/// Yes or no to the name and the shape of a parameter.
+pub(super) type Predicate = dyn Fn(&str, &[usize]) -> bool;
+
 #[derive(Clone)]
 struct Rule {
-    covers: Arc<dyn Fn(&str, &[usize]) -> bool>,
+    covers: Arc<Predicate>,
     options: GroupOptions,
 }
 

@@ -7,7 +7,7 @@ use candle_core::backprop::GradStore;
 use candle_core::{Tensor, Var};
 use tallow_tensor::update::{self, MuonUpdate, NewtonSchulz};
 
-use super::groups::Grouping;
+use super::groups::{Grouping, Predicate};
 use super::{
     AdamW, Optimizer, OptimizerState, ParamGroups, ParameterState, Update, require_below_1,
     require_not_negative, taken,
@@ -56,7 +56,7 @@ pub struct Muon {
 }
 
 #[derive(Clone)]
-struct Leave(Arc<dyn Fn(&str, &[usize]) -> bool>);
+struct Leave(Arc<Predicate>);
 
 impl std::fmt::Debug for Leave {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -221,7 +221,7 @@ fn many(step: usize) -> (Vec<(String, Var)>, Vec<Tensor>) {
         let len = if index == 7 { 70_001 } else { index % 13 + 1 };
         let value = |i: usize| (((i * 31 + index * 17 + salt * 101) % 97) as f32 - 48.0) / 50.0;
         let values: Vec<f32> = (0..rows * len).map(value).collect();
-        let shape = if index % 2 == 0 {
+        let shape = if index.is_multiple_of(2) {
             vec![rows, len]
         } else {
             vec![rows * len]
