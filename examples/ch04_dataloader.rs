@@ -40,7 +40,7 @@ impl Dataset for Rings {
             let distance = (y as f64 - 48.).hypot(x as f64 - 48.);
             // Work enough for a second worker to be of use, as decoding a file would be.
             let wave =
-                (1..40).map(|k| (distance / width as f64 * f64::from(k)).sin() / f64::from(k));
+                (1..8).map(|k| (distance / width as f64 * f64::from(k)).sin() / f64::from(k));
             (128. + 60. * wave.sum::<f64>()) as u8
         };
         let image = Image::new((0..96 * 96).map(value).collect(), [96, 96], 1)?;
