@@ -246,7 +246,7 @@ fn nesting_without_end_needs_no_stack() -> Outcome {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(100))]
 
     /// Flipped bytes give an error or other numbers, and never a panic.
     #[test]
