@@ -14,8 +14,12 @@ const MAX_BYTES: u64 = 4 << 20;
 const UNSAFE_ALLOWED: &[&str] = &[
     "crates/tallow-kernels/src/",
     "crates/tallow-tensor/src/memory.rs",
+    "crates/tallow-compile/tests/allocation.rs",
     "benches/",
 ];
+
+/// Programs that must not compile: their name says why, and the compiler's words are stored beside them, with line numbers.
+const NO_HEAD: &str = "crates/tallow-data/tests/transforms/order/";
 
 /// File names that say nothing of what is in the file.
 const EMPTY_NAMES: &[&str] = &[
@@ -148,7 +152,8 @@ fn check_line(path: &str, rust: bool, line: &str) -> Option<&'static str> {
 
 fn check_rust_file(path: &str, text: &str) -> Vec<String> {
     let mut faults = Vec::new();
-    if !text.starts_with("//!") && !text.starts_with("#![doc") {
+    let needs_head = !path.starts_with(NO_HEAD);
+    if needs_head && !text.starts_with("//!") && !text.starts_with("#![doc") {
         faults.push(format!(
             "{path}: no `//!` head that says what the file is for"
         ));
