@@ -23,7 +23,10 @@ impl Fragile {
     fn new(params: &Params, divisor: f32, root: bool) -> Self {
         let vb = params.builder();
         Self {
-            scale: vb.pp("stem").get(3, "scale").unwrap(),
+            scale: vb
+                .pp("stem")
+                .get_with_hints(3, "scale", candle_nn::Init::Const(1.0))
+                .unwrap(),
             head: vb
                 .pp("head")
                 .get_with_hints(3, "weight", candle_nn::Init::Const(0.0))
