@@ -1,4 +1,4 @@
-//! Products of row-major matrices, each read as it is or transposed: [`gemm`](crate::gemm) without its strides.
+//! Products of row-major matrices, each read as it is or transposed: [`gemm`] without its strides.
 
 use crate::bf16;
 use crate::error::Result;

@@ -64,7 +64,7 @@ pub struct OpaqueModule {
 }
 
 impl OpaqueModule {
-    /// Runs the module as it ran in the capture, on candle's tape unless [`no_grad`](crate::no_grad) is in force.
+    /// Runs the module as it ran in the capture, on candle's tape unless [`no_grad`] is in force.
     /// Random draws are those that an eager run makes at this place.
     ///
     /// # Errors

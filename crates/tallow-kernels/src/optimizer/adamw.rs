@@ -65,7 +65,7 @@ impl AdamW {
 /// ```
 ///
 /// # Errors
-/// [`Error::Length`] unless all slices are as long as `param`; [`Error::Parameter`] for settings
+/// [`Error::Length`](crate::Error::Length) unless all slices are as long as `param`; [`Error::Parameter`](crate::Error::Parameter) for settings
 /// outside their range.
 pub fn adamw(
     config: &AdamW,
