@@ -11,7 +11,7 @@
 //! | [`pool`] | pools over windows and adaptive bins, and their gradients |
 //! | [`layout`] | from channels first to channels last and back |
 //! | [`pointwise`] | elementwise steps as one program |
-//! | `micro` | the innermost loops |
+//! | `micro`, `strip` | the innermost loops |
 //!
 //! Results don't depend on the number of threads, to the bit, and nothing is allocated apart from what a
 //! [`Workspace`](crate::workspace::Workspace) grows by.
@@ -24,4 +24,5 @@ pub mod norm;
 pub(crate) mod pairs;
 pub mod pointwise;
 pub mod pool;
+mod strip;
 pub mod winograd;
