@@ -10,6 +10,8 @@
 
 use super::strip::{self, Strip};
 use crate::registers::Lanes;
+#[cfg(target_arch = "x86_64")]
+use crate::simd::has_vnni;
 use crate::simd::{Level, level};
 
 /// `out[i][j] (+)= sum over t, k of rows[t][i][k] * b[t * depth + k][j]` for a tile of rows by
@@ -120,6 +122,19 @@ impl Micro {
             #[cfg(target_arch = "x86_64")]
             Level::Avx512Bf16 => &avx512_bf16::MICRO,
             _ => Self::current(),
+        }
+    }
+
+    /// The kernels of the level in force for pairs of 16-bit whole numbers and 32-bit sums.
+    pub(crate) fn integers() -> &'static Self {
+        match level() {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 | Level::Avx512Bf16 if has_vnni() => &avx512_vnni::MICRO,
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 | Level::Avx512Bf16 => &avx512_integers::MICRO,
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => &avx2_integers::MICRO,
+            _ => &portable_integers::MICRO,
         }
     }
 }
@@ -411,6 +426,28 @@ compile!(
 compile!(
     avx512_bf16, Avx512Bf16, reduction_of_pairs, pairs: true, rows: [1 2 3 4 5 6], vectors: 4,
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")]
+);
+
+compile!(
+    portable_integers, PortablePairsOfIntegers, reduction, pairs: true, rows: [1 2 3 4], vectors: 1,
+);
+
+#[cfg(target_arch = "x86_64")]
+compile!(
+    avx2_integers, Avx2Pairs, reduction, pairs: true, rows: [1 2 3 4 5 6], vectors: 2,
+    #[target_feature(enable = "avx2,fma")]
+);
+
+#[cfg(target_arch = "x86_64")]
+compile!(
+    avx512_integers, Avx512Pairs, reduction, pairs: true, rows: [1 2 3 4 5 6], vectors: 4,
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+);
+
+#[cfg(target_arch = "x86_64")]
+compile!(
+    avx512_vnni, Avx512Vnni, reduction, pairs: true, rows: [1 2 3 4 5 6], vectors: 4,
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma")]
 );
 
 #[cfg(test)]

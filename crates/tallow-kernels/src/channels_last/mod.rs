@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`conv`] | convolution and its gradients |
 //! | [`winograd`] | 3x3 convolutions with a quarter of the multiplications |
+//! | [`int8`] | convolutions of 8-bit weights and activations, exact |
 //! | [`norm`] | batch norm in one pass each: statistics, scale and shift with activation and residual, gradients |
 //! | [`pool`] | pools over windows and adaptive bins, and their gradients |
 //! | [`layout`] | from channels first to channels last and back |
@@ -17,6 +18,7 @@
 //! [`Workspace`](crate::workspace::Workspace) grows by.
 
 pub mod conv;
+pub mod int8;
 pub mod layout;
 pub(crate) mod micro;
 pub mod norm;

@@ -20,6 +20,7 @@
 //! thread's rayon pool.
 
 mod correlation;
+pub(super) mod integers;
 mod interleaved;
 mod operands;
 mod pack;

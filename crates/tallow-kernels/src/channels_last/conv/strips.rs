@@ -101,9 +101,9 @@ impl Strips<'_> {
             return None;
         }
         let [low, high] = finish.clamp.unwrap_or([f32::NEG_INFINITY, f32::INFINITY]);
-        let bias = finish.bias.map_or(std::ptr::null(), |bias| {
-            bias[column..][..columns].as_ptr()
-        });
+        let bias = finish
+            .bias
+            .map_or(std::ptr::null(), |bias| bias[column..][..columns].as_ptr());
         Some(micro::Finish {
             bias,
             residual: std::ptr::null(),

@@ -173,10 +173,7 @@ pub(super) unsafe fn reduction_tile<L: Lanes, const ROWS: usize, const VECTORS: 
 ) {
     // SAFETY: inside the operands that the caller's fields describe.
     unsafe {
-        let (a, b) = (
-            (args.a.add(row), 1, args.a_stride),
-            (args.b, args.b_stride),
-        );
+        let (a, b) = ((args.a.add(row), 1, args.a_stride), (args.b, args.b_stride));
         let sums = multiply::<L, ROWS, VECTORS, false>(args.depth, a, b, (args.b, 0));
         let out = args.out.add(row * args.out_stride);
         store::<L, ROWS, VECTORS>(&sums, out, args.out_stride, args.accumulate);
