@@ -11,9 +11,9 @@ use crate::{Result, Runner};
 const WARM_UP: usize = 3;
 /// Timed runs, at least and at most; as many as fit into `TIME`.
 const RUNS: [usize; 2] = [20, 200];
-const TIME: Duration = Duration::from_secs(2);
+const TIME: Duration = Duration::from_millis(500);
 
-/// Times runs of a program, one after the other: at least 20, at most 200 or as many as fit into two seconds, after 3 that
+/// Times runs of a program, one after the other: at least 20, at most 200 or as many as fit into half a second, after 3 that
 /// aren't timed.
 ///
 /// # Errors

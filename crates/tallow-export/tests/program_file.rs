@@ -164,13 +164,14 @@ fn replaced(from: &'static str, to: &'static str) -> impl Fn(&str) -> String {
 #[test]
 fn hostile_graphs_are_refused_by_what_is_wrong() {
     with_graph(str::to_string).unwrap();
-    let refused = |what: &str, change: &dyn Fn(&str) -> String| {
-        let error = with_graph(change).unwrap_err();
-        assert!(error.contains(what), "{what}: {error}");
+    let mut wrong = Vec::new();
+    let mut refused = |what: &str, change: &dyn Fn(&str) -> String| match with_graph(change) {
+        Err(error) if error.contains(what) => {}
+        other => wrong.push(format!("{what}: {other:?}")),
     };
     refused("unknown variant", &replaced("\"relu\"", "\"launch\""));
     refused("version 2", &replaced("\"version\":1", "\"version\":2"));
-    refused("1 to 64 graphs", &|_| "{\"version\":1,\"graphs\":[]}".into());
+    refused("0 graphs, not 1 to 64", &|_| "{\"version\":1,\"graphs\":[]}".into());
     refused("can't be read", &|_| "[".repeat(1 << 20));
     let nested = "{\"version\":1,\"graphs\":".to_string() + &"[".repeat(100_000);
     refused("recursion limit", &|_| nested.clone());
@@ -195,7 +196,8 @@ fn hostile_graphs_are_refused_by_what_is_wrong() {
     });
     refused("is not there", &replaced("\"name\":\"fc.weight\"", "\"name\":\"other\""));
     let dropout = "{\"dropout\":{\"p\":0.5,\"draw\":0}}";
-    refused("drops at random", &|json| json.replacen("\"relu6\"", dropout, 1).replacen("\"relu\"", dropout, 1));
+    refused("drops at random", &|json| json.replacen("\"relu\"", dropout, 1));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
