@@ -36,6 +36,8 @@ pub(crate) fn training(op: &Op) -> Option<&'static str> {
         | Op::NormalizeBackward(_)
         | Op::RunningStat(_) => Some("is part of a training step; freeze the model alone"),
         Op::RoundBf16
+        | Op::QuantizeToWords(_)
+        | Op::Int8Conv2d(_)
         | Op::Normalize(_)
         | Op::FoldBatchNorm(_)
         | Op::FusedConv2d(_)
@@ -44,6 +46,7 @@ pub(crate) fn training(op: &Op) -> Option<&'static str> {
         Op::Input(_)
         | Op::Param(_)
         | Op::Constant(_)
+        | Op::FakeQuantize(_)
         | Op::Conv2d(_)
         | Op::Linear
         | Op::MatMul
@@ -134,7 +137,13 @@ fn check_node(node: &tallow_graph::Node) -> Result<()> {
     {
         return Err(wrong(format!("claims {ty}")));
     }
-    let sane = |values: &[&[usize]]| values.iter().copied().flatten().all(|&v| v <= LARGEST_ATTRIBUTE);
+    let sane = |values: &[&[usize]]| {
+        values
+            .iter()
+            .copied()
+            .flatten()
+            .all(|&v| v <= LARGEST_ATTRIBUTE)
+    };
     let attributes = match &node.op {
         Op::Conv2d(Conv2d {
             stride,

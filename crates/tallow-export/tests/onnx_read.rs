@@ -41,7 +41,9 @@ fn run(folder: &Path) -> Ending {
         Err(error) => return Ending::Wrong(format!("not refused by name: {error}")),
     };
     let found = || -> Result<Vec<Tensor>, String> {
-        let runner = program.compile(Options::default()).map_err(|e| e.to_string())?;
+        let runner = program
+            .compile(Options::default())
+            .map_err(|e| e.to_string())?;
         let inputs = read_all(folder, "input")?;
         runner.run(&inputs).map_err(|error| error.to_string())
     };
@@ -53,7 +55,10 @@ fn run(folder: &Path) -> Ending {
             }
             let values = |t: &Tensor| t.flatten_all().and_then(|t| t.to_vec1::<f32>());
             let text = |error: candle_core::Error| error.to_string();
-            let pairs = values(found).map_err(text)?.into_iter().zip(values(expected).map_err(text)?);
+            let pairs = values(found)
+                .map_err(text)?
+                .into_iter()
+                .zip(values(expected).map_err(text)?);
             for (a, b) in pairs {
                 // The limits of onnx's own runner.
                 let near = (a - b).abs() <= 1e-7 + 1e-3 * b.abs();
@@ -89,7 +94,11 @@ fn node_tests_pass_or_are_refused_by_name() {
         .args(onnx::OPERATORS)
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 
     let mut endings = BTreeMap::new();
     for entry in std::fs::read_dir(folder.path()).unwrap() {
@@ -99,11 +108,15 @@ fn node_tests_pass_or_are_refused_by_name() {
     }
     let list = |wanted: fn(&Ending) -> bool| -> Vec<String> {
         let found = endings.iter().filter(|(_, ending)| wanted(ending));
-        found.map(|(name, ending)| format!("{name}: {ending:?}")).collect()
+        found
+            .map(|(name, ending)| format!("{name}: {ending:?}"))
+            .collect()
     };
     let wrong = list(|ending| matches!(ending, Ending::Wrong(_)));
     let refused = list(|ending| matches!(ending, Ending::Refused(_)));
-    let passed = endings.iter().filter(|(_, ending)| **ending == Ending::Passed);
+    let passed = endings
+        .iter()
+        .filter(|(_, ending)| **ending == Ending::Passed);
     let passed: BTreeSet<&str> = passed.map(|(name, _)| name.as_str()).collect();
     eprintln!(
         "of {} node tests of the operators that are read, {} pass, {} are refused by name:\n{}",
@@ -127,7 +140,9 @@ fn node_tests_pass_or_are_refused_by_name() {
 fn the_documentation_lists_the_operators() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/onnx.md");
     let text = std::fs::read_to_string(page).unwrap();
-    let rows = text.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    let rows = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
     let listed: Vec<&str> = rows.map(|(name, _)| name).collect();
     assert_eq!(listed, onnx::OPERATORS);
 }
@@ -150,7 +165,13 @@ fn damaged_files_give_errors_or_programs() {
     let mut stream = Stream::new(5);
     let mut below = |limit: usize| (stream.uniform() * limit as f64) as usize;
     // The structure is at the ends: nodes first, inputs and outputs last; weights fill the middle.
-    let ends = |place: usize| if place < 1500 { place } else { whole.len() - 1 - (place - 1500) };
+    let ends = |place: usize| {
+        if place < 1500 {
+            place
+        } else {
+            whole.len() - 1 - (place - 1500)
+        }
+    };
     let mut refused = 0;
     for round in 0..500 {
         let mut bytes = whole.clone();

@@ -87,7 +87,13 @@ fn stir(params: &Params) {
         let norm = entry.name.ends_with("running_mean") || entry.name.ends_with("running_var");
         if norm || entry.name == "cls_token" {
             let count = entry.var.elem_count();
-            let values: Vec<f32> = (0..count).map(|_| 0.5 + stream.uniform() as f32).collect();
+            // Means around zero: above it, a ReLU behind would let nothing through.
+            let least = match entry.name.ends_with("running_var") {
+                true => 0.5,
+                false => -0.5,
+            };
+            let values = (0..count).map(|_| least + stream.uniform() as f32);
+            let values: Vec<f32> = values.collect();
             let values = Tensor::from_vec(values, entry.var.dims(), &Device::Cpu).unwrap();
             entry.var.set(&values).unwrap();
         }

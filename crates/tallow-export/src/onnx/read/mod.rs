@@ -270,9 +270,13 @@ impl Reader {
         let mut dims = Vec::with_capacity(shape.dim.len());
         for (index, dim) in shape.dim.iter().enumerate() {
             let named = dim.param.as_deref().unwrap_or_default();
-            let given = sizes.iter().find(|(name, _)| *name == named && !named.is_empty());
+            let given = sizes
+                .iter()
+                .find(|(name, _)| *name == named && !named.is_empty());
             let stated = dim.value.and_then(|size| usize::try_from(size).ok());
-            let Some(size) = stated.filter(|&size| size > 0).or(given.map(|(_, size)| *size))
+            let Some(size) = stated
+                .filter(|&size| size > 0)
+                .or(given.map(|(_, size)| *size))
             else {
                 let problem = format!("leaves the size `{named}` of dimension {index} open");
                 return Err(self.refuse(problem, "give it in `sizes`, by its name"));

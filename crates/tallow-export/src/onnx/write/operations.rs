@@ -17,7 +17,10 @@ impl Writer<'_> {
         let x = i.first().copied().unwrap_or_default();
         let none = Vec::new;
         Ok(match &node.op {
-            Op::Conv2d(op) => self.convolution(op, &i),
+            Op::Conv2d(op) => match self.rounded_bias(node) {
+                Some(bias) => self.convolution(op, &[i[0], i[1], &bias]),
+                None => self.convolution(op, &i),
+            },
             Op::Linear => self.linear(node, &i),
             Op::MatMul => self.emit("MatMul", &i, none()),
             Op::Embedding => self.embedding(node, i[0], i[1]),
@@ -64,6 +67,7 @@ impl Writer<'_> {
                 let shape = self.ints(&op.shape);
                 self.emit("Expand", &[x, &shape], none())
             }
+            Op::FakeQuantize(op) => self.fake_quantize(node, op, x)?,
             Op::Mean(op) => self.reduce("ReduceMean", x, &op.dims, op.keep_dim),
             Op::Sum(op) => self.reduce("ReduceSum", x, &op.dims, op.keep_dim),
             Op::Input(_)
@@ -83,9 +87,16 @@ impl Writer<'_> {
             | Op::FoldBatchNorm(_)
             | Op::FusedConv2d(_)
             | Op::Pointwise(_)
+            | Op::QuantizeToWords(_)
+            | Op::Int8Conv2d(_)
             | Op::Relayout(_) => {
                 let problem = "is no operation of inference";
-                return Err(refused(node.op.name(), &node.scope, problem, "freeze the model"));
+                return Err(refused(
+                    node.op.name(),
+                    &node.scope,
+                    problem,
+                    "freeze the model",
+                ));
             }
         })
     }
@@ -186,12 +197,20 @@ impl Writer<'_> {
     }
 
     /// Padding before and after, so that rounding down gives as many windows as the node has.
-    fn pads(&self, node: &Node, kernel: [usize; 2], stride: [usize; 2], pads: [usize; 2]) -> [usize; 4] {
+    fn pads(
+        &self,
+        node: &Node,
+        kernel: [usize; 2],
+        stride: [usize; 2],
+        pads: [usize; 2],
+    ) -> [usize; 4] {
         let size = self.size(node);
         let after = |axis: usize| {
             let steps = node.output.shape.get(axis + 2).copied().unwrap_or(1);
             let needed = (steps - 1) * stride[axis] + kernel[axis];
-            needed.saturating_sub(size[axis] + pads[axis]).max(pads[axis])
+            needed
+                .saturating_sub(size[axis] + pads[axis])
+                .max(pads[axis])
         };
         [pads[0], pads[1], after(0), after(1)]
     }
