@@ -116,6 +116,7 @@ pub(super) struct Tensor {
 pub(super) mod element {
     pub(in crate::onnx) const FLOAT: i32 = 1;
     pub(in crate::onnx) const UINT8: i32 = 2;
+    pub(in crate::onnx) const INT8: i32 = 3;
     pub(in crate::onnx) const INT32: i32 = 6;
     pub(in crate::onnx) const INT64: i32 = 7;
     pub(in crate::onnx) const BOOL: i32 = 9;
@@ -126,7 +127,7 @@ pub(super) mod element {
         match of {
             FLOAT => "float",
             UINT8 => "uint8",
-            3 => "int8",
+            INT8 => "int8",
             4 => "uint16",
             5 => "int16",
             INT32 => "int32",

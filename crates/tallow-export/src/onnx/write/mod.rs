@@ -15,6 +15,7 @@ use crate::{Error, Program, Result};
 
 mod adaptive;
 mod operations;
+mod quantized;
 
 /// The version of the operator set that is written.
 pub const OPSET: i64 = 20;
@@ -119,6 +120,10 @@ impl<'a> Writer<'a> {
             self.values.push(value);
         }
         let outputs = self.outputs()?;
+        // Weights that stand in the file as whole numbers are not there as floats too.
+        let nodes = self.nodes.iter().flat_map(|node| &node.input);
+        let read: HashSet<&String> = nodes.collect();
+        self.initializers.retain(|tensor| read.contains(&tensor.name));
         Ok(proto::Graph {
             node: self.nodes,
             name: "program".into(),

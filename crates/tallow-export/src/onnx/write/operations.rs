@@ -64,6 +64,7 @@ impl Writer<'_> {
                 let shape = self.ints(&op.shape);
                 self.emit("Expand", &[x, &shape], none())
             }
+            Op::FakeQuantize(op) => self.quantized(node, op, x)?,
             Op::Mean(op) => self.reduce("ReduceMean", x, &op.dims, op.keep_dim),
             Op::Sum(op) => self.reduce("ReduceSum", x, &op.dims, op.keep_dim),
             Op::Input(_)
@@ -83,6 +84,8 @@ impl Writer<'_> {
             | Op::FoldBatchNorm(_)
             | Op::FusedConv2d(_)
             | Op::Pointwise(_)
+            | Op::QuantizeToWords(_)
+            | Op::Int8Conv2d(_)
             | Op::Relayout(_) => {
                 let problem = "is no operation of inference";
                 return Err(refused(node.op.name(), &node.scope, problem, "freeze the model"));
