@@ -229,7 +229,7 @@ fn fill<M: ModuleT>(
     match report.deploy() {
         true => Ok(Delivered {
             folder: folder.to_path_buf(),
-            manifest,
+            manifest: Manifest::read(folder)?,
             report,
         }),
         false => Err(Error::Unverified(Box::new(report))),

@@ -42,6 +42,8 @@ pub(crate) fn training(op: &Op) -> Option<&'static str> {
         | Op::FoldBatchNorm(_)
         | Op::FusedConv2d(_)
         | Op::Pointwise(_)
+        | Op::QuantizeToWords(_)
+        | Op::Int8Conv2d(_)
         | Op::Relayout(_) => Some("is made by the compiler; freeze the captured graph"),
         Op::Input(_)
         | Op::Param(_)
@@ -81,7 +83,8 @@ pub(crate) fn training(op: &Op) -> Option<&'static str> {
         | Op::Slice(_)
         | Op::Expand(_)
         | Op::Mean(_)
-        | Op::Sum(_) => None,
+        | Op::Sum(_)
+        | Op::FakeQuantize(_) => None,
     }
 }
 

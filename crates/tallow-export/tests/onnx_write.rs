@@ -91,7 +91,7 @@ fn what_is_written_can_be_read_back() {
         let again = onnx::read(&path, &[]).unwrap_or_else(|e| panic!("{}: {e}", case.name));
         let names = |program: &Program| -> Vec<String> {
             let mut names: Vec<String> = program.weight_names().map(str::to_string).collect();
-            names.retain(|name| !name.contains('/'));
+            names.retain(|name| !name.contains('/') && !name.starts_with("constant"));
             names.sort();
             names
         };

@@ -127,7 +127,7 @@ pub(super) mod element {
         match of {
             FLOAT => "float",
             UINT8 => "uint8",
-            3 => "int8",
+            INT8 => "int8",
             4 => "uint16",
             5 => "int16",
             INT32 => "int32",

@@ -36,11 +36,16 @@ fn case<M: ModuleT + 'static>(
     let params = Params::f32_cpu();
     let model = Model(Box::new(make(params.builder()).unwrap()));
     stir(&params);
+    let example = noise(shape, 11);
+    // A model whose output doesn't follow from its input would hide faults.
+    let output = |xs: &Tensor| model.forward_t(xs, false).unwrap();
+    let reacts = difference(&output(&noise(shape, 12)), &output(&example));
+    assert!(reacts > 1e-2, "{name}: {reacts}");
     Case {
         name,
         model,
         params,
-        example: noise(shape, 11),
+        example,
     }
 }
 
@@ -84,19 +89,17 @@ pub(crate) fn small_vit() -> VisionTransformerConfig {
 fn stir(params: &Params) {
     let mut stream = Stream::new(3);
     for entry in params {
-        let norm = entry.name.ends_with("running_mean") || entry.name.ends_with("running_var");
-        if norm || entry.name == "cls_token" {
-            let count = entry.var.elem_count();
-            // Means around zero: above it, a ReLU behind would let nothing through.
-            let least = match entry.name.ends_with("running_var") {
-                true => 0.5,
-                false => -0.5,
-            };
-            let values = (0..count).map(|_| least + stream.uniform() as f32);
-            let values: Vec<f32> = values.collect();
-            let values = Tensor::from_vec(values, entry.var.dims(), &Device::Cpu).unwrap();
-            entry.var.set(&values).unwrap();
-        }
+        let range = match entry.name.rsplit('.').next() {
+            Some("running_mean") => -0.1..0.1,
+            Some("running_var") => 0.1..0.3,
+            Some("cls_token") => -1.0..1.0,
+            _ => continue,
+        };
+        let spread = range.end - range.start;
+        let draw = |_| (range.start + spread * stream.uniform()) as f32;
+        let values: Vec<f32> = (0..entry.var.elem_count()).map(draw).collect();
+        let values = Tensor::from_vec(values, entry.var.dims(), &Device::Cpu).unwrap();
+        entry.var.set(&values).unwrap();
     }
     tallow_tensor::inplace::touch();
 }

@@ -65,9 +65,9 @@ for case in collect_testcases(None):
         folder.mkdir(parents=True, exist_ok=True)
         fed = [k for k, name in enumerate(names) if name not in constant]
         for number, k in enumerate(fed):
-            np.save(folder / f"input_{number}.npy", np.ascontiguousarray(inputs[k]))
+            np.save(folder / f"input_{number}.npy", np.array(inputs[k], order="C"))
         for k, value in enumerate(outputs):
-            np.save(folder / f"output_{k}.npy", np.ascontiguousarray(value))
+            np.save(folder / f"output_{k}.npy", np.array(value, order="C"))
         baked = [numpy_helper.from_array(inputs[k], names[k]) for k in range(len(names)) if k not in fed]
         kept = [model.graph.input[k] for k in fed]
         model.graph.initializer.extend(baked)

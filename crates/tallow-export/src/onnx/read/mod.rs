@@ -28,7 +28,7 @@ mod window;
 use call::Call;
 
 /// The operator sets that are understood.
-const OPSETS: std::ops::RangeInclusive<i64> = 7..=26;
+const OPSETS: std::ops::RangeInclusive<i64> = 7..=28;
 
 /// What reads an operator.
 type Handler = fn(&mut Reader, &mut Call<'_>) -> Result<Vec<Value>>;
@@ -232,7 +232,15 @@ impl Reader {
             self.place = ("output".into(), output.name.clone());
             let value = self.value(&output.name)?;
             let id = self.tensor(&value)?;
+            let ty = self.ty(id);
+            if ty.dtype != DType::F32 {
+                return Err(self.refuse(format!("is {ty}"), "only float is computed with"));
+            }
             self.graph.outputs.push(id);
+        }
+        if self.graph.inputs.is_empty() {
+            let remedy = "a program computes something from what it is given";
+            return Err(refused("graph", &graph.name, "takes no input", remedy));
         }
         let pruned = rules::prune(&self.graph)?;
         let graph = Constants::default().lift(&pruned, &mut self.weights)?;

@@ -1,7 +1,8 @@
 //! Norms, softmax and reductions.
 
 use tallow_graph::op::{
-    BatchNorm, Constant, Expand, GroupNorm, LayerNorm, Literal, LogSoftmax, Mean, Reshape, Softmax,
+    BatchNorm, Constant, Expand, GroupNorm, LayerNorm, Literal, LogSoftmax, Mean, Permute, Reshape,
+    Softmax,
     Sum,
 };
 use tallow_graph::{NodeId, Op};
@@ -79,8 +80,18 @@ fn along(reader: &mut Reader, call: &mut Call<'_>, op: fn(usize) -> Op) -> Resul
     let x = call.tensor(reader, 0)?;
     let shape = reader.dims(x);
     let axis = call.axis(axis, shape.len())?;
-    if !flattens || axis + 1 == shape.len() {
+    let last = shape.len() - 1;
+    if axis == last {
         return one(reader.push(op(axis), &[x])?);
+    }
+    if !flattens {
+        // Plans compute it along the last dimension.
+        let mut dims: Vec<usize> = (0..shape.len()).collect();
+        dims.swap(axis, last);
+        let swap = Op::Permute(Permute { dims });
+        let turned = reader.push(swap.clone(), &[x])?;
+        let y = reader.push(op(last), &[turned])?;
+        return one(reader.push(swap, &[y])?);
     }
     // Before version 13 it was over all dimensions from the axis on.
     let rows = shape[..axis].iter().product();
