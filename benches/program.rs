@@ -1,7 +1,7 @@
 //! Frozen programs, in f32 and int8, timed beside onnxruntime on the same networks, alternating.
 //!
 //!     TALLOW_PYTHON=python cargo bench -p tallow --bench program            # all cases
-//!     TALLOW_PYTHON=python cargo bench -p tallow --bench program -- C-1     # some
+//!     TALLOW_PYTHON=python cargo bench -p tallow --bench program -- C-1     # some; `--breakdown` adds the time of each kernel
 //!
 //! Cases: A = SimpleCifar, 3x32x32; C = ResNet-18 at 224; the number is the batch size. Without a Python that has onnx and
 //! onnxruntime only our times are printed. Weights are drawn at random and inputs are noise: no time depends on them.
@@ -16,7 +16,7 @@ use anyhow::{Context, Result, ensure};
 use candle_core::{DType, Device, Tensor};
 use candle_nn::ModuleT;
 use tallow::compile::Options;
-use tallow::export::{FreezeOptions, Program, QuantizeOptions, onnx, quantize};
+use tallow::export::{FreezeOptions, Program, QuantizeOptions, Runner, onnx, quantize};
 use tallow::nn::{ResNet, SimpleCifar, Stem};
 use tallow::tensor::params::Params;
 
@@ -123,6 +123,9 @@ fn compare(
         }
     }
     let ours = median(ours);
+    if std::env::args().any(|argument| argument == "--breakdown") {
+        breakdown(&runner, images)?;
+    }
     let best = theirs.into_iter().filter(|times| !times.is_empty());
     match best.map(median).min_by(f64::total_cmp) {
         Some(best) => println!(
@@ -130,6 +133,24 @@ fn compare(
             best / ours
         ),
         None => println!("{name:6} {precision:4} {ours:9.3} ms"),
+    }
+    Ok(())
+}
+
+/// The mean time of each kernel.
+fn breakdown(runner: &Runner, images: &Tensor) -> Result<()> {
+    for graph in runner.graphs() {
+        graph.measure(true);
+        for _ in 0..20 {
+            graph.run(std::slice::from_ref(images))?;
+        }
+        let mut times = graph.kernel_times();
+        graph.measure(false);
+        times.sort_by_key(|time| std::cmp::Reverse(time.time));
+        for time in times.iter().filter(|time| time.runs > 0) {
+            let milliseconds = time.time.as_secs_f64() * 1e3 / time.runs as f64;
+            println!("{milliseconds:9.3} ms  {:24} {}", time.kernel, time.module);
+        }
     }
     Ok(())
 }
