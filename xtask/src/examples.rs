@@ -54,11 +54,7 @@ pub fn run(root: &Path) -> Result<()> {
     if faults.is_empty() {
         return Ok(());
     }
-    bail!(
-        "{} examples failed:\n{}",
-        faults.len(),
-        faults.join("\n\n")
-    )
+    bail!("{} examples failed:\n{}", faults.len(), faults.join("\n\n"))
 }
 
 fn metadata(root: &Path) -> Result<Value> {

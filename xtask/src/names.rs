@@ -12,7 +12,15 @@ use anyhow::{Context, Result};
 const PAGES: &[&str] = &["docs/coming-from-pytorch.md"];
 
 const KEYWORDS: &[&str] = &[
-    "const", "enum", "fn", "macro_rules", "mod", "static", "struct", "trait", "type",
+    "const",
+    "enum",
+    "fn",
+    "macro_rules",
+    "mod",
+    "static",
+    "struct",
+    "trait",
+    "type",
 ];
 
 /// The faults of all pages.
