@@ -25,20 +25,18 @@ const KEYWORDS: &[&str] = &[
 
 /// The faults of all pages.
 pub fn check(root: &Path) -> Result<Vec<String>> {
-    let mut declared = HashMap::new();
     let mut faults = Vec::new();
     for page in PAGES {
+        let mut declared = HashMap::new();
         let text = std::fs::read_to_string(root.join(page)).with_context(|| page.to_string())?;
         for (line, path) in paths(&text) {
             let mut parts = path.split("::").skip(1);
             let module = parts.next().unwrap_or_default();
-            let words = match declared.get(module) {
-                Some(words) => words,
-                None => {
-                    let words = declared_in(&root.join(sources(module)))?;
-                    declared.entry(module.to_string()).or_insert(words)
-                }
-            };
+            if !declared.contains_key(module) {
+                let words = declared_in(&root.join(sources(module)))?;
+                declared.insert(module, words);
+            }
+            let words = &declared[module];
             if let Some(unknown) = parts.find(|part| !words.contains(*part)) {
                 let known = if words.is_empty() { "crate" } else { "name" };
                 faults.push(format!(
