@@ -10,15 +10,15 @@ use tallow::prelude::*;
 use crate::settings::Settings;
 
 /// What is trained on and measured with.
-pub struct Data {
-    pub train: Loader,
-    pub test: Loader,
+pub(crate) struct Data {
+    pub(crate) train: Loader,
+    pub(crate) test: Loader,
     /// `[C, H, W]` of every image.
-    pub shape: [usize; 3],
-    pub classes: Vec<String>,
+    pub(crate) shape: [usize; 3],
+    pub(crate) classes: Vec<String>,
 }
 
-pub fn load(settings: &Settings) -> Result<Data> {
+pub(crate) fn load(settings: &Settings) -> Result<Data> {
     let Some(folder) = &settings.data else {
         let (train, test) = datasets::fashion_mnist_subset()?;
         return in_memory(train, test, settings);

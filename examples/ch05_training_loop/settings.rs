@@ -6,41 +6,41 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, ensure};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-pub struct Settings {
-    pub data: Option<PathBuf>,
-    pub format: String,
-    pub size: usize,
-    pub augment: Option<String>,
-    pub model: String,
-    pub weights: Option<PathBuf>,
-    pub skip: Option<String>,
-    pub freeze: Vec<String>,
-    pub epochs: u64,
-    pub batch: usize,
-    pub accumulate: u64,
-    pub optimizer: String,
-    pub lr: Option<f64>,
-    pub weight_decay: f64,
-    pub schedule: String,
-    pub label_smoothing: f64,
-    pub mixup: Option<f64>,
-    pub cutmix: Option<f64>,
-    pub ema: Option<f64>,
-    pub clip: Option<f64>,
-    pub patience: Option<u64>,
-    pub minutes: Option<f64>,
-    pub compile: bool,
-    pub workers: usize,
-    pub seed: u64,
-    pub out: Option<PathBuf>,
-    pub resume: bool,
-    pub find_lr: bool,
-    pub dev_run: bool,
+pub(crate) struct Settings {
+    pub(crate) data: Option<PathBuf>,
+    pub(crate) format: String,
+    pub(crate) size: usize,
+    pub(crate) augment: Option<String>,
+    pub(crate) model: String,
+    pub(crate) weights: Option<PathBuf>,
+    pub(crate) skip: Option<String>,
+    pub(crate) freeze: Vec<String>,
+    pub(crate) epochs: u64,
+    pub(crate) batch: usize,
+    pub(crate) accumulate: u64,
+    pub(crate) optimizer: String,
+    pub(crate) lr: Option<f64>,
+    pub(crate) weight_decay: f64,
+    pub(crate) schedule: String,
+    pub(crate) label_smoothing: f64,
+    pub(crate) mixup: Option<f64>,
+    pub(crate) cutmix: Option<f64>,
+    pub(crate) ema: Option<f64>,
+    pub(crate) clip: Option<f64>,
+    pub(crate) patience: Option<u64>,
+    pub(crate) minutes: Option<f64>,
+    pub(crate) compile: bool,
+    pub(crate) workers: usize,
+    pub(crate) seed: u64,
+    pub(crate) out: Option<PathBuf>,
+    pub(crate) resume: bool,
+    pub(crate) find_lr: bool,
+    pub(crate) dev_run: bool,
 }
 
 impl Settings {
     /// Ends the program with a message if it is asked for help, or for what there isn't.
-    pub fn from_command_line() -> Result<Self> {
+    pub(crate) fn from_command_line() -> Result<Self> {
         let given = command().get_matches();
         Ok(Self {
             data: find(&given, "data"),
