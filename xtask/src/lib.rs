@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 pub mod bench;
 pub mod ci;
+pub mod examples;
 pub mod layers;
+pub mod names;
 pub mod tidy;
 
 /// The folder that holds the workspace's `Cargo.toml`.

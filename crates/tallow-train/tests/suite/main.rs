@@ -14,6 +14,7 @@ mod logs;
 mod metrics;
 mod optimize;
 mod optimizer;
+mod rates;
 mod repeatable;
 mod run_folder;
 mod schedule;
