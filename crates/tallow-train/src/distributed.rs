@@ -58,7 +58,8 @@
 //! # When gradients travel
 //!
 //! They are summed in buckets of 25 MB in a fixed order, the last parameters first. A bucket travels while the next is being
-//! filled. It does not travel while the backward pass still runs: candle's tape hands gradients over when all are there.
+//! filled. It does not travel while the backward pass still runs: candle's tape, and a compiled step, hand gradients over when all
+//! are there.
 //!
 //! # When a rank fails
 //!
@@ -125,8 +126,8 @@ pub trait Collective: Send + Sync {
     /// As [`start_sum`](Self::start_sum).
     fn broadcast(&self, root: usize, bytes: &mut [u8]) -> Result<()>;
 
-    /// Ends the run on all ranks: their calls fail with this rank's number and `problem`.
-    fn abort(&self, problem: &str);
+    /// Ends the run on all ranks: their calls fail with `failure`, or with one that came before it.
+    fn abort(&self, failure: Failure);
 
     /// Which rank failed, and why, once one has.
     fn failure(&self) -> Option<Failure>;
@@ -186,8 +187,8 @@ impl<C: Collective + ?Sized> Collective for Arc<C> {
         (**self).broadcast(root, bytes)
     }
 
-    fn abort(&self, problem: &str) {
-        (**self).abort(problem);
+    fn abort(&self, failure: Failure) {
+        (**self).abort(failure);
     }
 
     fn failure(&self) -> Option<Failure> {

@@ -33,7 +33,7 @@ impl Collective for Alone {
         )
     }
 
-    fn abort(&self, _problem: &str) {}
+    fn abort(&self, _failure: Failure) {}
 
     fn failure(&self) -> Option<Failure> {
         None

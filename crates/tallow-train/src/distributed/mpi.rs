@@ -61,7 +61,7 @@ pub struct Mpi {
 struct Shared {
     failure: Mutex<Option<Failure>>,
     /// Why this rank wants the run to end.
-    problem: Mutex<Option<String>>,
+    wanted: Mutex<Option<Failure>>,
 }
 
 type Reply<T> = Sender<std::result::Result<T, Failure>>;
@@ -189,8 +189,11 @@ impl Collective for Mpi {
         Ok(())
     }
 
-    fn abort(&self, problem: &str) {
-        *lock(&self.shared.problem) = Some(problem.to_string());
+    fn abort(&self, failure: Failure) {
+        if self.failure().is_some() {
+            return;
+        }
+        *lock(&self.shared.wanted) = Some(failure);
         if let Some(calls) = &self.calls {
             let _ended = calls.send(Call::Look);
         }
@@ -209,7 +212,10 @@ impl Collective for Mpi {
 impl Drop for Mpi {
     fn drop(&mut self) {
         if thread::panicking() && self.failure().is_none() {
-            self.abort("panicked");
+            self.abort(Failure {
+                rank: self.rank,
+                problem: "panicked".into(),
+            });
         }
         self.calls = None;
         // After a failure, calls of MPI may never end; the end of the process ends them.
@@ -352,10 +358,14 @@ impl Link {
         }
         let anyone = self.world.any_process();
         if let Some(message) = anyone.immediate_matched_probe_with_tag(FAILED) {
-            let (problem, status) = message.matched_receive_vec::<u8>();
+            let (bytes, status) = message.matched_receive_vec::<u8>();
+            let (rank, problem) = match bytes.split_first_chunk() {
+                Some((rank, problem)) => (u32::from_le_bytes(*rank) as usize, problem),
+                None => (status.source_rank() as usize, &bytes[..]),
+            };
             return Some(Failure {
-                rank: status.source_rank() as usize,
-                problem: String::from_utf8_lossy(&problem).into_owned(),
+                rank,
+                problem: String::from_utf8_lossy(problem).into_owned(),
             });
         }
         if let Some(message) = anyone.immediate_matched_probe_with_tag(LEFT) {
@@ -397,13 +407,10 @@ impl Link {
 
     /// If this rank wants the run to end, tells the others.
     fn own_failure(&self) -> Option<Failure> {
-        let problem = lock(&self.shared.problem).take()?;
-        let bytes = problem.as_bytes();
-        self.tell_all(FAILED, &bytes[..bytes.len().min(2000)]);
-        let failure = Failure {
-            rank: self.rank,
-            problem,
-        };
+        let failure = lock(&self.shared.wanted).take()?;
+        let mut bytes = (failure.rank as u32).to_le_bytes().to_vec();
+        bytes.extend(failure.problem.bytes().take(2000));
+        self.tell_all(FAILED, &bytes);
         *lock(&self.shared.failure) = Some(failure.clone());
         Some(failure)
     }

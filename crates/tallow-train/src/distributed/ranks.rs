@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tallow_tensor::Params;
 use tallow_tensor::sync::Reducer;
 
-use super::{Alone, Collective, parameters};
+use super::{Alone, Collective, Failure, parameters};
 use crate::{Error, Result};
 
 /// The world that a trainer is part of.
@@ -125,9 +125,16 @@ impl Ranks {
         match self.0.failure() {
             Some(failure) if failure.rank != self.rank() => Err(failure.into()),
             _ => {
-                if !matches!(error, Error::Rank { .. }) {
-                    self.0.abort(&error.to_string());
-                }
+                self.0.abort(match &error {
+                    Error::Rank { rank, problem } => Failure {
+                        rank: *rank,
+                        problem: problem.clone(),
+                    },
+                    other => Failure {
+                        rank: self.rank(),
+                        problem: other.to_string(),
+                    },
+                });
                 Err(error)
             }
         }

@@ -368,8 +368,8 @@ impl Collective for Threads {
         Ok(())
     }
 
-    fn abort(&self, problem: &str) {
-        self.world.fail(self.rank, problem.to_string());
+    fn abort(&self, failure: Failure) {
+        self.world.fail(failure.rank, failure.problem);
     }
 
     fn failure(&self) -> Option<Failure> {

@@ -111,7 +111,7 @@ fn a_world_of_one_is_no_world_to_the_bit() {
             false => builder.accumulate(2),
         };
         let none = alone(Small::new, settings);
-        let of_one = |ranks| {
+        let of_one = |ranks: Arc<dyn Collective>| {
             let synced = |builder| settings(builder).sync_batch_norm(true);
             Run::new(Some(ranks), Small::new, synced)
         };
@@ -153,7 +153,7 @@ fn ranks_count_by_their_samples() {
             let params = Params::f32_cpu();
             let builder = quiet(Small::new(&params), params.clone()).epochs(3);
             let mut trainer = settings(builder).build()?;
-            let loss = trainer.fit(data, None)?.epochs[2].train.loss;
+            let loss = trainer.fit(&data, None)?.epochs[2].train.loss;
             Ok::<_, Error>((joint::values(&params), loss))
         };
     for compiled in [false, true] {
