@@ -37,6 +37,7 @@ const WAITING: i32 = 73;
 /// To be made once a process, before the training, and dropped after it, which waits for the other ranks. A process that is killed,
 /// or ends with an error, is noticed by `mpirun`, which names it and ends the others; one that hangs is named by the ranks that wait
 /// for it, after five minutes or the time of [`with_timeout`](Self::with_timeout).
+/// Ctrl-C is `mpirun`'s: it ends all processes, and the last checkpoint stays.
 ///
 /// ```no_run
 /// use tallow_train::distributed::{Collective, Mpi};

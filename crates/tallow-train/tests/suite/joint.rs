@@ -41,7 +41,7 @@ impl Small {
 impl ModuleT for Small {
     fn forward_t(&self, images: &Tensor, train: bool) -> candle_core::Result<Tensor> {
         let features = self.features.forward_t(images, train)?;
-        let features = ops::adaptive_avg_pool2d(&features, (1, 1))?;
+        let features = ops::adaptive_avg_pool2d(&features, [1, 1])?;
         self.head.forward(&ops::flatten(&features, 1)?)
     }
 }
