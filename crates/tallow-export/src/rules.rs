@@ -42,13 +42,10 @@ pub(crate) fn training(op: &Op) -> Option<&'static str> {
         | Op::FoldBatchNorm(_)
         | Op::FusedConv2d(_)
         | Op::Pointwise(_)
-        | Op::QuantizeToWords(_)
-        | Op::Int8Conv2d(_)
         | Op::Relayout(_) => Some("is made by the compiler; freeze the captured graph"),
         Op::Input(_)
         | Op::Param(_)
         | Op::Constant(_)
-        | Op::FakeQuantize(_)
         | Op::Conv2d(_)
         | Op::Linear
         | Op::MatMul

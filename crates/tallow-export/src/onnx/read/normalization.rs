@@ -2,8 +2,7 @@
 
 use tallow_graph::op::{
     BatchNorm, Constant, Expand, GroupNorm, LayerNorm, Literal, LogSoftmax, Mean, Permute, Reshape,
-    Softmax,
-    Sum,
+    Softmax, Sum,
 };
 use tallow_graph::{NodeId, Op};
 
