@@ -13,6 +13,7 @@
 //! | [`record`], [`capture()`] | a graph from a run of a model |
 //! | [`opaque`] | modules that may run as they are inside a graph |
 //! | [`convert`] | candle's types as the graph names them |
+//! | [`sync`] | batch norm over the batches of several ranks |
 //! | [`memory`] | a hint to the allocator |
 //! | [`error`] | what can go wrong |
 //!
@@ -31,6 +32,7 @@ pub mod params;
 pub mod record;
 pub mod rng;
 pub mod scope;
+pub mod sync;
 pub mod update;
 
 pub use capture::{Break, Capture, Captured, capture, capture_model};

@@ -63,6 +63,10 @@ fn stand(context: &HookContext<'_>) -> [u64; 2] {
 }
 
 impl Hook for Checkpointing {
+    fn first_rank_only(&self) -> bool {
+        true
+    }
+
     fn on_fit_begin(&mut self, context: &mut HookContext<'_>) -> Result<()> {
         let zero = self.steps == Some(0) || self.epochs == Some(0);
         Error::require(!zero, "the interval between checkpoints", "at least 1", &0)?;

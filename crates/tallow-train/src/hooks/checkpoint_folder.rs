@@ -162,6 +162,10 @@ fn steps_in(folder: &Path) -> Result<Vec<String>> {
 }
 
 impl Hook for CheckpointFolder {
+    fn first_rank_only(&self) -> bool {
+        true
+    }
+
     fn on_fit_begin(&mut self, context: &mut HookContext<'_>) -> Result<()> {
         let zero = self.steps == Some(0) || self.epochs == Some(0);
         Error::require(!zero, "the interval between checkpoints", "at least 1", &0)?;

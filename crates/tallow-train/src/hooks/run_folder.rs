@@ -162,6 +162,10 @@ impl Report {
 }
 
 impl Hook for Report {
+    fn first_rank_only(&self) -> bool {
+        true
+    }
+
     fn on_fit_begin(&mut self, context: &mut HookContext<'_>) -> Result<()> {
         if let Some(folder) = self.config.parent() {
             make_folder(folder)?;

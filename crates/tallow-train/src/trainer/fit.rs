@@ -7,6 +7,7 @@ use tallow_data::{BatchSource, Batches};
 
 use super::builder::SchedulePlan;
 use super::{State, Trainer};
+use crate::distributed::InStep;
 use crate::metrics::Tally;
 use crate::{EpochRecord, Error, History, Result};
 
@@ -17,8 +18,18 @@ impl<M: ModuleT> Trainer<M> {
     /// # Errors
     ///
     /// Anything that goes wrong in data, model, hooks or checkpoints. Parameters stay as the last good step left
-    /// them, and checkpoints written before stay whole.
+    /// them, and checkpoints written before stay whole. With several [ranks](crate::distributed), an error on one of them ends the
+    /// training on all, on the others as [`Error::Rank`].
     pub fn fit(
+        &mut self,
+        train: &dyn BatchSource,
+        evaluation: Option<&dyn BatchSource>,
+    ) -> Result<History> {
+        let ranks = self.state.ranks.clone();
+        ranks.guard(self.fit_here(train, evaluation))
+    }
+
+    fn fit_here(
         &mut self,
         train: &dyn BatchSource,
         evaluation: Option<&dyn BatchSource>,
@@ -36,7 +47,7 @@ impl<M: ModuleT> Trainer<M> {
             self.rehearse_evaluation(source)?;
         }
         self.notify(|hook, context| hook.on_fit_begin(context))?;
-        while self.state.position.epoch < self.state.epochs && !self.state.stop {
+        while self.state.position.epoch < self.state.epochs && !self.stops()? {
             self.epoch(train, evaluation)?;
         }
         self.notify(|hook, context| hook.on_fit_end(context))?;
@@ -46,6 +57,7 @@ impl<M: ModuleT> Trainer<M> {
     /// Settles the length of an epoch and the schedule.
     fn plan(&mut self, train: &dyn BatchSource) -> Result<()> {
         let found = train.len_hint().map(|batches| batches as u64);
+        let found = self.state.ranks.least(found)?;
         let position = &mut self.state.position;
         if let (Some(expected), Some(found)) = (position.batches, found)
             && position.batch > 0
@@ -79,7 +91,7 @@ impl<M: ModuleT> Trainer<M> {
         self.notify(|hook, context| hook.on_epoch_begin(context))?;
         let start = Instant::now();
         let samples_before = self.samples();
-        while !self.state.stop {
+        while !self.stops()? {
             let Some(batch) = batches.next() else { break };
             self.step(&batch?, &mut batches)?;
         }
@@ -92,8 +104,11 @@ impl<M: ModuleT> Trainer<M> {
             duration: start.elapsed(),
             samples: self.samples() - samples_before,
         };
+        self.state
+            .ranks
+            .require_same_parameters(&self.state.params)?;
         if let Some(source) = evaluation {
-            self.evaluate(source)?;
+            self.evaluate_here(source)?;
         }
         self.state.finish_epoch(&trained, evaluation.is_some())?;
         self.notify(|hook, context| hook.on_epoch_end(context))
@@ -109,7 +124,8 @@ impl<M: ModuleT> Trainer<M> {
         state.current_epoch = position.epoch;
         state.current_batch = position.batch;
         state.within_epoch = true;
-        Ok(train.epoch_from(position.epoch, position.batch)?)
+        let batches = train.epoch_from(position.epoch, position.batch)?;
+        Ok(InStep::of(batches, &state.ranks))
     }
 
     fn samples(&self) -> u64 {

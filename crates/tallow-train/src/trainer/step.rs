@@ -20,23 +20,23 @@ impl<M: ModuleT> Trainer<M> {
 
         let count = self.state.position.updates.accumulate;
         let (seen, mut gradients) = self.group(first, rest, count, step)?;
-        self.state.loss = Some(mean_loss(&seen));
+        let joint = self.state.join_step(&seen)?;
+        self.state.average(&mut gradients, &joint)?;
+        self.state.loss = Some(joint.loss);
         self.notify(|hook, context| hook.on_gradients(context, &mut gradients))?;
         self.state.update(&mut gradients)?;
         drop(gradients);
 
         let state = &mut self.state;
-        for batch in &seen {
-            let tally = &mut state.position.tally;
-            tally.add(batch.loss, &batch.outputs, &batch.labels, state.measure)?;
-        }
+        state.position.tally.merge(&joint.tally);
         state.position.step += 1;
         state.position.batch += seen.len() as u64;
         state.current_batch = state.position.batch;
         self.notify(|hook, context| hook.on_step_end(context))
     }
 
-    /// The passes of one step over at most `count` batches, and the mean of their gradients.
+    /// The passes of one step over at most `count` batches, and the mean of their gradients. Every pass of every rank draws from a
+    /// key of its own.
     pub(super) fn group(
         &mut self,
         first: &Batch,
@@ -46,8 +46,15 @@ impl<M: ModuleT> Trainer<M> {
     ) -> Result<(Vec<Seen>, GradStore)> {
         let count = count.max(1);
         let seed = self.state.position.seed;
-        let draws = step.wrapping_mul(count);
-        rng::begin_step(seed, draws);
+        let (rank, world) = (
+            self.state.ranks.rank() as u64,
+            self.state.ranks.size() as u64,
+        );
+        let draws = |index: u64| {
+            let pass = step.wrapping_mul(count).wrapping_add(index);
+            pass.wrapping_mul(world).wrapping_add(rank)
+        };
+        rng::begin_step(seed, draws(0));
         let (seen, mut gradients) = self.pass(first)?;
         let mut all = vec![seen];
         if count == 1 {
@@ -58,7 +65,7 @@ impl<M: ModuleT> Trainer<M> {
         sum.add(&mut gradients, first.len())?;
         for (index, batch) in (1..count).zip(rest) {
             let batch = batch?;
-            rng::begin_step(seed, draws.wrapping_add(index));
+            rng::begin_step(seed, draws(index));
             let (seen, next) = self.pass(&batch)?;
             all.push(seen);
             gradients = next;
@@ -72,8 +79,8 @@ impl<M: ModuleT> Trainer<M> {
 /// What is left of a batch after its pass.
 pub(super) struct Seen {
     pub(super) loss: f64,
-    outputs: Tensor,
-    labels: Tensor,
+    pub(super) outputs: Tensor,
+    pub(super) labels: Tensor,
 }
 
 /// The mean over the samples of all batches.
@@ -81,7 +88,7 @@ pub(super) fn mean_loss(seen: &[Seen]) -> f64 {
     if let [one] = seen {
         return one.loss;
     }
-    let samples = |batch: &Seen| batch.labels.elem_count() as f64;
+    let samples = |batch: &Seen| batch.samples() as f64;
     let sum: f64 = seen.iter().map(|batch| batch.loss * samples(batch)).sum();
     sum / seen.iter().map(samples).sum::<f64>()
 }
@@ -112,6 +119,7 @@ impl<M: ModuleT> Trainer<M> {
     /// Forward, loss and backward: compiled, or on candle's tape.
     fn pass(&mut self, batch: &Batch) -> Result<(Seen, GradStore)> {
         let targets = self.targets(batch)?;
+        let _shared = self.share_statistics();
         let Self {
             model,
             loss,
@@ -162,6 +170,10 @@ impl Seen {
             outputs,
             labels: batch.labels.clone(),
         }
+    }
+
+    pub(super) fn samples(&self) -> usize {
+        self.labels.elem_count()
     }
 }
 

@@ -4,9 +4,11 @@ mod checkpoint;
 mod checkpoint_folder;
 mod class_scores;
 mod compiled;
+mod distributed;
 mod early_stopping;
 mod guards;
 mod hooks;
+mod joint;
 #[cfg(unix)]
 mod killed;
 mod limits;

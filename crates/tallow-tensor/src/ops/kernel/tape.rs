@@ -123,7 +123,11 @@ impl<const N: usize> Backward<'_, N> {
     }
 }
 
-fn elements<'a>(name: &str, storage: &'a CpuStorage, layout: &Layout) -> Result<&'a [f32]> {
+pub(super) fn elements<'a>(
+    name: &str,
+    storage: &'a CpuStorage,
+    layout: &Layout,
+) -> Result<&'a [f32]> {
     match (storage, layout.contiguous_offsets()) {
         (CpuStorage::F32(values), Some((start, end))) => Ok(&values[start..end]),
         _ => candle_core::bail!("{name}: the kernel was given something else than contiguous f32"),
