@@ -61,6 +61,30 @@ const FULL_STEPS: &[Step] = &[
         "feature: download",
         &["check", "-p", "tallow", "--features", "download"],
     ),
+    step(
+        "feature: parquet",
+        &[
+            "test",
+            "-p",
+            "tallow-data",
+            "--features",
+            "parquet",
+            "--test",
+            "sources",
+        ],
+    ),
+    step(
+        "feature: turbojpeg",
+        &[
+            "test",
+            "-p",
+            "tallow-data",
+            "--features",
+            "turbojpeg",
+            "--test",
+            "decode",
+        ],
+    ),
     Step {
         name: "optimised tests",
         args: &[

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use candle_core::{Device, ModuleT, Result, Tensor};
 use candle_nn::VarBuilder;
 use tallow_compile::Options;
-use tallow_data::Batch;
+use tallow_data::transform::MixUp;
+use tallow_data::{Batch, ImageDataset, LoaderConfig};
 use tallow_nn::{BatchNorm2d, BatchNormConfig, Dropout, Linear};
 use tallow_tensor::{Params, ops};
 use tallow_train::{
@@ -322,6 +323,42 @@ fn mixed_and_soft_labels_train_alike_eager_and_compiled() {
     let compiled = train(&pairs, true);
     assert_eq!(bits(&compiled), bits(&train(&soft, true)));
     assert!(distance(&eager, &compiled) < 1e-5);
+}
+
+/// A loader that mixes trains as batches do that were mixed one by one, also from the middle of an epoch on.
+#[test]
+fn a_loader_that_mixes_trains_as_mixed_batches_do() {
+    let pixels = (0..18 * 16).map(|i| (i * 37 % 251) as u8).collect();
+    let labels = (0..18).map(|i| i % 3).collect();
+    let data = ImageDataset::new(pixels, [1, 4, 4], labels, ["a", "b", "c"]).unwrap();
+    let plain = || data.loader(LoaderConfig::train(6)).unwrap();
+    let mixup = MixUp {
+        alpha: 0.8,
+        seed: 42,
+    };
+    let by_hand: Vec<Batch> = plain()
+        .batches(0)
+        .unwrap()
+        .zip(0..)
+        .map(|(batch, number)| mixup.mix(batch.unwrap(), 0, number).unwrap())
+        .collect();
+    for compiled in [false, true] {
+        let train = |source: &dyn Fn(TrainerBuilder<Net>)| {
+            let (builder, params) = settings(true, 0.0, compiled);
+            source(builder.optimizer(Sgd::new(0.1)));
+            bits(&params)
+        };
+        let expected = train(&|builder| fit(builder, &by_hand));
+        let mixed = plain().mixup(0.8).unwrap();
+        let fitted = train(&|builder| {
+            builder.build().unwrap().fit(&mixed, None).unwrap();
+        });
+        assert_eq!(fitted, expected, "compiled {compiled}");
+        let unmixed = train(&|builder| {
+            builder.build().unwrap().fit(&plain(), None).unwrap();
+        });
+        assert_ne!(fitted, unmixed);
+    }
 }
 
 #[test]
