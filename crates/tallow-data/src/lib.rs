@@ -11,6 +11,7 @@ mod loader;
 mod normalize;
 pub mod pipe;
 pub mod source;
+mod trace;
 pub mod transform;
 
 pub use augment::Augment;

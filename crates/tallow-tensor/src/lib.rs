@@ -9,7 +9,7 @@
 //! | [`no_grad`], [`nonfinite`] | running without a tape, and finding the origin of a NaN |
 //! | [`params`] | named, ordered parameters and buffers, their initial values and their files |
 //! | [`rng`] | random numbers as functions of a key |
-//! | [`scope`] | which module is running |
+//! | [`scope`], [`trace`] | which module is running; what profilers see |
 //! | [`record`], [`capture()`] | a graph from a run of a model |
 //! | [`opaque`] | modules that may run as they are inside a graph |
 //! | [`convert`] | candle's types as the graph names them |
@@ -31,6 +31,7 @@ pub mod params;
 pub mod record;
 pub mod rng;
 pub mod scope;
+pub mod trace;
 pub mod update;
 
 pub use capture::{Break, Capture, Captured, capture, capture_model};

@@ -145,6 +145,8 @@ impl<M: ModuleT> Trainer<M> {
         &mut self,
         mut call: impl FnMut(&mut dyn Hook, &mut HookContext<'_>) -> Result<()>,
     ) -> Result<()> {
+        let _span = (!self.hooks.is_empty())
+            .then(|| tracing::debug_span!(target: "tallow", "hooks").entered());
         for hook in &mut self.hooks {
             call(hook.as_mut(), &mut HookContext::new(&mut self.state))?;
         }

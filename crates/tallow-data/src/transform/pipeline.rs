@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tallow_tensor::rng::Stream;
 
 use super::{Fixed, Kind, Repeatable, Transform};
-use crate::{Image, Result};
+use crate::{Image, Result, trace};
 
 /// Begins a pipeline: pictures as they come.
 pub fn pipeline() -> Pipeline<Start> {
@@ -133,7 +133,8 @@ impl<I, T: Transform<I>, U: Transform<T::Output>> Transform<I> for Chain<T, U> {
     type Kind = <T::Kind as Kind>::Then<U::Kind>;
 
     fn apply(&self, input: I, draw: &mut Stream) -> Result<U::Output> {
-        self.next.apply(self.first.apply(input, draw)?, draw)
+        let input = self.first.apply(input, draw)?;
+        trace::stage_of::<U, _>(|| self.next.apply(input, draw))
     }
 
     fn check(&self) -> Result<()> {

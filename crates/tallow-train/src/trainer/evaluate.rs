@@ -22,6 +22,7 @@ impl<M: ModuleT> Trainer<M> {
     ///
     /// Anything that goes wrong in data, model or hooks; [`Error::NonFinite`] for a loss that is not finite.
     pub fn evaluate(&mut self, source: &dyn BatchSource) -> Result<Metrics> {
+        let _span = tracing::debug_span!(target: "tallow", "evaluate").entered();
         self.notify(|hook, context| hook.on_evaluate_begin(context))?;
         let draws = rng::state();
         let averaged = self.evaluates_average();
