@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 pub mod bench;
 pub mod ci;
+pub mod doctor;
 pub mod layers;
+pub mod profile;
 pub mod tidy;
 
 /// The folder that holds the workspace's `Cargo.toml`.

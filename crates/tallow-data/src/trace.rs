@@ -122,7 +122,10 @@ mod tests {
 
     #[test]
     fn names_are_short_and_closures_keep_their_place() {
-        assert_eq!(short("tallow_data::transform::random_crop::RandomCrop"), "RandomCrop");
+        assert_eq!(
+            short("tallow_data::transform::random_crop::RandomCrop"),
+            "RandomCrop"
+        );
         assert_eq!(short("load"), "load");
         assert_eq!(
             short("tallow_data::transform::lambda::Lambda<ch09::starved::{{closure}}>"),

@@ -98,7 +98,7 @@ pub struct Waiting {
     pub workers: u64,
     /// Batches that may be ready or in the making.
     pub prefetch: u64,
-    /// How many workers keep up with the training.
+    /// How many workers keep up with the training, with a fifth to spare.
     pub workers_needed: u64,
 }
 
@@ -190,7 +190,9 @@ impl Profile {
             compute_time,
             workers: setting("workers").unwrap_or(0),
             prefetch: setting("prefetch").unwrap_or(0),
-            workers_needed: batch_time.div_ceil(compute_time.max(1)).clamp(1, 64),
+            workers_needed: (batch_time + batch_time / 5)
+                .div_ceil(compute_time.max(1))
+                .clamp(1, 64),
         }
     }
 
@@ -247,14 +249,15 @@ impl Profile {
             }
         }
         let wall = self.wall_nanoseconds().max(1) as f64;
-        let found = groups
-            .into_iter()
-            .map(|((module, reason), (time, runs))| Finding::GraphBreak {
-                share: time as f64 / wall,
-                module: module.to_string(),
-                reason: reason.to_string(),
-                runs,
-            });
+        let found =
+            groups
+                .into_iter()
+                .map(|((module, reason), (time, runs))| Finding::GraphBreak {
+                    share: time as f64 / wall,
+                    module: module.to_string(),
+                    reason: reason.to_string(),
+                    runs,
+                });
         found.collect()
     }
 

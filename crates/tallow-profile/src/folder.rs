@@ -32,7 +32,9 @@ impl Profile {
             Err(error) => return Err(error),
         }
         let summary = self.summary();
-        write(&folder.join(TEXT), |file| file.write_all(summary.as_bytes()))
+        write(&folder.join(TEXT), |file| {
+            file.write_all(summary.as_bytes())
+        })
     }
 
     /// The bottleneck report and the tables, as text.

@@ -36,7 +36,12 @@ impl Profile {
         page.push_str("</style></head><body>\n<h1>Where the time goes</h1>\n");
         page.push_str(&self.words());
         page.push_str("<div class=\"charts\">");
-        section(&mut page, "Parts of a step", "parts", &charts::pie(&self.parts()));
+        section(
+            &mut page,
+            "Parts of a step",
+            "parts",
+            &charts::pie(&self.parts()),
+        );
         let heading = match self.steps.len() {
             0 => "Over time",
             _ => "Step by step",
@@ -53,7 +58,12 @@ impl Profile {
             (Grouping::Shape, "By operation and shapes"),
         ] {
             let table = self.table(grouping);
-            section(&mut page, heading, "table", &html_table(&table, &table.rows));
+            section(
+                &mut page,
+                heading,
+                "table",
+                &html_table(&table, &table.rows),
+            );
             if !table.background.is_empty() && grouping == Grouping::Operation {
                 let rows = html_table(&table, &table.background);
                 section(&mut page, "On other threads", "background", &rows);

@@ -37,11 +37,13 @@ pub(crate) fn account(spans: &[Span], events: &[MemoryEvent], notes: &[(String, 
             .filter(|plan| plan.since <= peak)
             .flat_map(|plan| plan.holders),
     );
-    memory.holders.extend(notes.iter().map(|(what, bytes)| Holder {
-        what: what.clone(),
-        module: String::new(),
-        bytes: *bytes,
-    }));
+    memory
+        .holders
+        .extend(notes.iter().map(|(what, bytes)| Holder {
+            what: what.clone(),
+            module: String::new(),
+            bytes: *bytes,
+        }));
     memory.holders.sort_by(|a, b| {
         let order = b.bytes.cmp(&a.bytes);
         order.then_with(|| (&a.what, &a.module).cmp(&(&b.what, &b.module)))

@@ -252,7 +252,10 @@ impl Inner {
 
     /// Does what the schedule says for a step.
     fn enter(&mut self, session: &Session, step: u64) {
-        let (cycle, phase) = self.schedule.place(step).unwrap_or((self.cycle, Phase::Off));
+        let (cycle, phase) = self
+            .schedule
+            .place(step)
+            .unwrap_or((self.cycle, Phase::Off));
         let begins = phase == Phase::Active && (self.phase != Phase::Active || cycle != self.cycle);
         if phase != self.phase {
             session.switch(phase != Phase::Off);

@@ -194,7 +194,10 @@ impl Session {
 pub(crate) fn with_buffer<T>(f: impl FnOnce(&Session, &mut Buffer) -> T) -> Option<T> {
     LOCAL.with_borrow_mut(|local| {
         let newest = GENERATION.load(Ordering::Relaxed);
-        if local.as_ref().is_none_or(|local| local.generation != newest) {
+        if local
+            .as_ref()
+            .is_none_or(|local| local.generation != newest)
+        {
             let current = CURRENT.read().unwrap_or_else(PoisonError::into_inner);
             let session = current.clone()?;
             *local = Some(Local {

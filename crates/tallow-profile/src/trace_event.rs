@@ -59,9 +59,7 @@ impl Profile {
     }
 
     fn names(&self) -> Vec<Value> {
-        let name = |what: &str, tid: usize, name: &str| {
-            json!({"ph": "M", "name": what, "pid": PROCESS, "tid": tid, "args": {"name": name}})
-        };
+        let name = |what: &str, tid: usize, name: &str| json!({"ph": "M", "name": what, "pid": PROCESS, "tid": tid, "args": {"name": name}});
         let mut names = vec![
             name("process_name", STEPS, "tallow"),
             name("thread_name", STEPS, "steps"),
@@ -159,10 +157,7 @@ fn slice(span: &Span) -> Value {
     let mut add = |name: &str, value: Value| {
         args.insert(name.to_string(), value);
     };
-    let texts = [
-        ("module", &span.module),
-        ("shape", &span.shape),
-    ];
+    let texts = [("module", &span.module), ("shape", &span.shape)];
     for (name, text) in texts {
         if let Some(text) = text {
             add(name, json!(&**text));

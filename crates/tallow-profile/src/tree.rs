@@ -140,7 +140,8 @@ fn parents(spans: &[Span]) -> Vec<Option<usize>> {
     for (index, span) in spans.iter().enumerate() {
         let parent = span.parent.and_then(|parent| last.get(&parent).copied());
         // A child that outlives its parent, as spans of asynchronous code may, begins a tree of its own.
-        parents.push(parent.filter(|&parent| span.start < spans[parent].end || span.duration() == 0));
+        parents
+            .push(parent.filter(|&parent| span.start < spans[parent].end || span.duration() == 0));
         last.insert(span.id, index);
     }
     parents

@@ -13,13 +13,14 @@
 //! | [`record`], [`capture()`] | a graph from a run of a model |
 //! | [`opaque`] | modules that may run as they are inside a graph |
 //! | [`convert`] | candle's types as the graph names them |
-//! | [`memory`] | a hint to the allocator |
+//! | [`memory`], [`environment`] | a hint to the allocator; the machine, and what this build makes of it |
 //! | [`error`] | what can go wrong |
 //!
 //! This crate knows no layers: those are in `tallow-nn`.
 
 pub mod capture;
 pub mod convert;
+pub mod environment;
 pub mod error;
 pub mod inplace;
 pub mod memory;

@@ -127,7 +127,9 @@ impl<B: Send + 'static> Iterator for Epoch<B> {
         self.reader.batch += 1;
         let start = Instant::now();
         let made = match &mut self.making {
-            Making::Here(feed, watch) => job::next(feed, watch).map(|job| job::run(job, watch, flow)),
+            Making::Here(feed, watch) => {
+                job::next(feed, watch).map(|job| job::run(job, watch, flow))
+            }
             Making::Workers(workers) => workers.next(),
         };
         self.counters.waited(start.elapsed());

@@ -106,7 +106,10 @@ impl super::State {
                 parameters: parameters.len(),
             });
         }
-        let _span = self.ema.is_some().then(|| debug_span!(target: "tallow", "ema").entered());
+        let _span = self
+            .ema
+            .is_some()
+            .then(|| debug_span!(target: "tallow", "ema").entered());
         match &mut self.ema {
             Some(ema) => ema.update(&self.params),
             None => Ok(()),
