@@ -36,7 +36,10 @@ fn main() -> Result<()> {
     println!("With {workers} workers:\n{}\n", after.bottlenecks());
     after.write_to(folder.join("after"))?;
     let (slow, fast) = (step(&before), step(&after));
-    println!("{slow:.1} ms a step before, {fast:.1} after: {:.1} times as fast\n", slow / fast);
+    println!(
+        "{slow:.1} ms a step before, {fast:.1} after: {:.1} times as fast\n",
+        slow / fast
+    );
     ensure!(fast < slow, "{workers} workers are no faster than one");
 
     // What is left are the kernels. Plans are recorded with modules and shapes.

@@ -110,8 +110,8 @@ const WORTH_OPERATION: f64 = 0.05;
 const SLOW: f64 = 0.25;
 /// Slow operations that are listed.
 const LISTED: usize = 5;
-/// An operation that takes less is mostly its own calling, in nanoseconds.
-const TINY: u64 = 10_000;
+/// An operation that takes less is not worth a word on its speed, and many of them are mostly their own calling; in nanoseconds.
+const TINY: u64 = 100_000;
 
 impl Finding {
     /// The share of the wall time.
@@ -144,7 +144,7 @@ impl Profile {
         }
         findings.extend(self.slow_operations(&tree));
         findings.extend(self.graph_breaks(&tree));
-        findings.extend(self.compiling(share(Part::Compile)));
+        findings.extend(self.compiling(&tree, share(Part::Compile)));
         findings.extend(self.small_batches(&tree));
         if share(Part::Hooks) >= WORTH {
             findings.push(Finding::Hooks {
@@ -261,11 +261,12 @@ impl Profile {
         found.collect()
     }
 
-    fn compiling(&self, share: f64) -> Option<Finding> {
-        let compiled = self.spans.iter().filter(|span| span.name == "compile");
-        let again = compiled.filter(|span| span.number("plans") != Some(0));
+    fn compiling(&self, tree: &Tree, share: f64) -> Option<Finding> {
+        let spans = self.spans.iter().zip(&tree.main);
+        let compiled = spans.filter(|(span, main)| **main && span.name == "compile");
+        let again = compiled.filter(|(span, _)| span.number("plans") != Some(0));
         let signatures: Vec<String> = again
-            .map(|span| span.field("signature").unwrap_or_default().to_string())
+            .map(|(span, _)| span.field("signature").unwrap_or_default().to_string())
             .collect();
         match signatures.len() {
             0 if share >= WORTH => Some(Finding::Compiling { share }),
@@ -296,7 +297,7 @@ impl Profile {
         }
         let share = around as f64 / self.wall_nanoseconds().max(1) as f64;
         let operation_time = inside / operations.max(1);
-        let tiny = operations > 0 && operation_time < TINY;
+        let tiny = operations > 0 && operation_time < TINY && around > inside;
         (tiny && share >= WORTH).then(|| Finding::SmallBatches {
             share,
             operation_time,

@@ -123,6 +123,7 @@ where
             flops: 0,
             bytes: 0,
             thread: 0,
+            opened_by: session::with_buffer(|_, buffer| buffer.thread).unwrap_or(0),
             start: 0,
             end: 0,
             flow: None,

@@ -73,8 +73,10 @@ pub struct Span {
     pub flops: u64,
     /// Bytes that are read and written, once each.
     pub bytes: u64,
-    /// Number of the thread.
+    /// Number of the thread that it ran on.
     pub thread: usize,
+    /// Number of the thread that opened it: another one where work was handed over.
+    pub opened_by: usize,
     /// Its beginning.
     pub start: u64,
     /// Its end.

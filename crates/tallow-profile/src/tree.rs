@@ -114,7 +114,7 @@ impl Tree {
             let parent = tree.parent[index];
             tree.main[index] = match parent {
                 Some(parent) => tree.main[parent],
-                None => span.thread == profile.main_thread,
+                None => span.opened_by == profile.main_thread,
             };
             tree.part[index] = part(span, parent.map(|parent| tree.part[parent]));
         }

@@ -110,7 +110,9 @@ impl Environment {
             ));
         }
         if self.memory_available.is_some_and(|bytes| bytes < 1 << 30) {
-            problems.push("less than 1 GiB of memory is free; training may be ended by the system".into());
+            problems.push(
+                "less than 1 GiB of memory is free; training may be ended by the system".into(),
+            );
         }
         problems.extend(self.cuda.as_ref().and_then(Cuda::mismatch));
         problems
@@ -147,7 +149,10 @@ impl Cuda {
         };
         Self {
             driver: devices.first().map(|(_, driver)| driver.trim().to_string()),
-            devices: devices.iter().map(|(name, _)| name.trim().to_string()).collect(),
+            devices: devices
+                .iter()
+                .map(|(name, _)| name.trim().to_string())
+                .collect(),
             driver_cuda: after(smi, "CUDA Version:"),
             toolkit: after(nvcc, "release "),
         }
@@ -217,11 +222,19 @@ impl fmt::Display for Environment {
             None => "unknown".to_string(),
         };
         let build = if self.debug_build { "debug" } else { "release" };
-        writeln!(f, "tallow {}, candle {}, {build} build", self.tallow, self.candle)?;
+        writeln!(
+            f,
+            "tallow {}, candle {}, {build} build",
+            self.tallow, self.candle
+        )?;
         writeln!(f, "platform   {}", self.platform)?;
         writeln!(f, "CPU        {}", self.cpu.as_deref().unwrap_or("unknown"))?;
         writeln!(f, "features   {}", self.cpu_features.join(" "))?;
-        writeln!(f, "kernels    {} (of {} that this CPU has)", self.simd, self.simd_detected)?;
+        writeln!(
+            f,
+            "kernels    {} (of {} that this CPU has)",
+            self.simd, self.simd_detected
+        )?;
         writeln!(f, "threads    {} on {} cores", self.threads, self.cores)?;
         let (all, free) = (gibibytes(self.memory), gibibytes(self.memory_available));
         writeln!(f, "memory     {all}, {free} available")?;

@@ -12,8 +12,16 @@ fn candle_is_the_one_of_the_lock_file() {
 fn a_machine_is_described() {
     let here = Environment::detect();
     let text = here.to_string();
-    assert!(text.contains(&format!("kernels    {}", here.simd)), "{text}");
-    assert_eq!(here.problems().iter().any(|problem| problem.contains("--release")), cfg!(debug_assertions));
+    assert!(
+        text.contains(&format!("kernels    {}", here.simd)),
+        "{text}"
+    );
+    assert_eq!(
+        here.problems()
+            .iter()
+            .any(|problem| problem.contains("--release")),
+        cfg!(debug_assertions)
+    );
     let json = serde_json::to_value(&here).unwrap();
     assert_eq!(json["threads"], here.threads);
 }

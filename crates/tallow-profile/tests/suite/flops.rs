@@ -6,7 +6,7 @@ use tallow_compile::{Options, compile};
 use tallow_nn::{ResNet, SimpleCifar, Stem};
 use tallow_profile::{Grouping, Profile};
 
-use crate::{images, params, record};
+use crate::{images, params, record, turn};
 
 /// Two operations a multiply-add: output pixels, output channels, taps of all input channels.
 fn conv(pixels: u64, input: u64, output: u64, kernel: u64) -> u64 {
@@ -43,12 +43,14 @@ fn flops(profile: &Profile, operation: &str) -> u64 {
 
 #[test]
 fn the_hand_count_is_that_of_the_books() {
+    let _turn = turn();
     // 0.56 G multiply-adds, 1.11 GFLOP.
     assert_eq!(resnet18(), 1_110_835_200);
 }
 
 #[test]
 fn forward_passes_cost_what_a_count_by_hand_gives() {
+    let _turn = turn();
     let inference = |model: &dyn ModuleT, batch: usize| {
         let x = images((batch, 3, 32, 32));
         record(|| drop::<Tensor>(model.forward_t(&x, false).unwrap()))
@@ -66,6 +68,7 @@ fn forward_passes_cost_what_a_count_by_hand_gives() {
 
 #[test]
 fn a_backward_pass_costs_two_products_for_each_but_the_first_layer() {
+    let _turn = turn();
     let model = SimpleCifar::new(3, 10, params().builder()).unwrap();
     let x = images((2, 3, 32, 32));
     let profile = record(|| {
@@ -80,6 +83,7 @@ fn a_backward_pass_costs_two_products_for_each_but_the_first_layer() {
 
 #[test]
 fn compiled_convolutions_cost_as_much_and_what_is_fused_into_them() {
+    let _turn = turn();
     let model = ResNet::resnet18(10, Stem::Cifar, params().builder()).unwrap();
     let x = images((1, 3, 32, 32));
     let compiled = compile(&model, &x, Options::default()).unwrap();

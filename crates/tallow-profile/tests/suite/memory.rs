@@ -9,6 +9,7 @@ use crate::{builder, images, labels, params, record, turn};
 
 #[test]
 fn the_tape_holds_outputs_until_the_backward_pass() {
+    let _turn = turn();
     let model = SimpleCifar::new(3, 10, params().builder()).unwrap();
     let x = images((4, 3, 32, 32));
     let profile = record(|| {
@@ -47,6 +48,7 @@ fn the_tape_holds_outputs_until_the_backward_pass() {
 
 #[test]
 fn plans_hold_their_arena() {
+    let _turn = turn();
     let model = SimpleCifar::new(3, 10, params().builder()).unwrap();
     let x = images((4, 3, 32, 32));
     let compiled = compile(&model, &x, Options::default()).unwrap();

@@ -32,6 +32,7 @@ fn training(compile: bool) -> Profile {
 
 #[test]
 fn self_times_add_up_to_the_wall_time() {
+    let _turn = turn();
     for compile in [false, true] {
         let profile = training(compile);
         let wall = profile.wall().as_nanos() as u64;
@@ -49,6 +50,7 @@ fn self_times_add_up_to_the_wall_time() {
 
 #[test]
 fn a_training_has_its_parts_and_steps() {
+    let _turn = turn();
     let eager = training(false);
     let parts =
         |profile: &Profile| -> Vec<Part> { profile.parts().iter().map(|part| part.part).collect() };
@@ -77,6 +79,7 @@ fn a_training_has_its_parts_and_steps() {
 
 #[test]
 fn self_time_is_without_what_runs_within() {
+    let _turn = turn();
     let profile = record(|| {
         let _outer = info_span!("outer").entered();
         std::thread::sleep(Duration::from_millis(20));
@@ -93,6 +96,7 @@ fn self_time_is_without_what_runs_within() {
 
 #[test]
 fn a_span_within_one_of_its_name_counts_once_in_the_total() {
+    let _turn = turn();
     let profile = record(|| {
         let _outer = info_span!("again").entered();
         let _inner = info_span!("again").entered();
@@ -109,6 +113,7 @@ fn a_span_within_one_of_its_name_counts_once_in_the_total() {
 
 #[test]
 fn rows_are_operations_modules_or_shapes() {
+    let _turn = turn();
     let profile = record(|| {
         for size in [2, 2, 3] {
             let _module = scope::enter("block");
@@ -133,6 +138,7 @@ fn rows_are_operations_modules_or_shapes() {
 
 #[test]
 fn eager_gradients_keep_the_modules_of_their_forward_pass() {
+    let _turn = turn();
     let model = SimpleCifar::new(3, 10, params().builder()).unwrap();
     let x = images((2, 3, 16, 16));
     let profile = record(|| {

@@ -9,7 +9,7 @@ use tallow_data::{Loader, LoaderConfig, source};
 use tallow_nn::SimpleCifar;
 use tallow_profile::Profile;
 
-use crate::{images, params, record};
+use crate::{images, params, record, turn};
 
 /// Batches from workers, an eager pass and a compiled one.
 fn mixed() -> Profile {
@@ -24,6 +24,7 @@ fn mixed() -> Profile {
     );
     let loader = loader.unwrap();
     record(|| {
+        let _span = tracing::info_span!("loop").entered();
         for batch in loader.batches(0).unwrap() {
             batch.unwrap();
             model.forward_t(&x, true).unwrap();
@@ -106,6 +107,7 @@ fn check(events: &[Value]) {
 
 #[test]
 fn a_trace_keeps_the_rules_of_its_format() {
+    let _turn = turn();
     let profile = mixed();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.json");
@@ -132,6 +134,7 @@ fn a_trace_keeps_the_rules_of_its_format() {
 
 #[test]
 fn a_trace_replaces_the_former_one_when_it_is_whole() {
+    let _turn = turn();
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("no/such/folder/trace.json");
     let profile = record(|| {});
@@ -148,6 +151,7 @@ fn a_trace_replaces_the_former_one_when_it_is_whole() {
 
 #[test]
 fn a_flame_graph_holds_the_time_of_all_stacks() {
+    let _turn = turn();
     let profile = mixed();
     let folded = profile.folded();
     let total: u64 = folded
