@@ -5,12 +5,12 @@
 //! tasks take blocks of tiles and channels, so that the weights are read once or a few times only.
 
 use super::Finish;
-use super::kernels::Kernels;
 use super::pack::{Filters, LINE, Packing};
 use super::products::Product;
 use super::tiles::{MAX_LANES, ToOutputs, ToPoints};
-use super::tiling::Tiling;
+use super::tiling::{Inside, Tiling};
 use super::transform::Sizes;
+use crate::channels_last::int8::{Sink, Sums};
 use crate::parallel;
 use crate::shared::SharedMut;
 use crate::workspace::Workspace;
@@ -62,6 +62,15 @@ pub(super) struct Points<'a> {
     pub(super) values: SharedMut<'a>,
 }
 
+/// Where tasks bring the outputs of tiles.
+#[derive(Clone, Copy)]
+pub(super) enum Output<'a> {
+    /// Each writes to its own part of `[N, H', W', O]`.
+    Shared(SharedMut<'a>),
+    /// Whole numbers are finished before they are stored.
+    Sink(&'a Sink<'a>),
+}
+
 /// How the work is cut.
 struct Plan {
     /// Whether tasks keep points to themselves.
@@ -76,12 +85,15 @@ struct Plan {
 
 impl Correlation<'_> {
     pub(super) fn run(&self, out: &mut [f32], workspace: &Workspace) {
-        if out.is_empty() {
-            return;
+        if !out.is_empty() {
+            self.run_to(Output::Shared(SharedMut::new(out)), workspace);
         }
+    }
+
+    /// As [`Correlation::run`], to wherever tasks bring their outputs.
+    pub(super) fn run_to(&self, out: Output<'_>, workspace: &Workspace) {
         let mut zeros = workspace.take(self.packing.depth);
         zeros.fill(0.0);
-        let out = SharedMut::new(out);
         let packed = match self.filters {
             Filters::Packed(packed) => packed,
             Filters::Raw(w) => return self.run_unpacked(w, &zeros, out, workspace),
@@ -139,7 +151,7 @@ impl Correlation<'_> {
         plan: &Plan,
         packed: &[f32],
         zeros: &[f32],
-        out: SharedMut,
+        out: Output<'_>,
         workspace: &Workspace,
     ) {
         let tiles = self.inputs.count();
@@ -164,7 +176,7 @@ impl Correlation<'_> {
         plan: &Plan,
         packed: &[f32],
         zeros: &[f32],
-        out: SharedMut,
+        out: Output<'_>,
         workspace: &Workspace,
     ) {
         let tiles = self.inputs.count();
@@ -249,7 +261,7 @@ impl Correlation<'_> {
         points: Points,
         block: std::ops::Range<usize>,
         group: usize,
-        out: SharedMut,
+        out: Output<'_>,
         workspace: &Workspace,
     ) {
         let packing = &self.packing;
@@ -260,7 +272,6 @@ impl Correlation<'_> {
         let sizes = self.sizes();
         let mut products = workspace.take(sizes.point_planes() * plane);
         let packed = &packed[first * packing.panel()..][..panels * packing.panel()];
-        let kernels = Kernels::current();
         let from = (block.start - points.first) * points.row;
         let len = (block.len() - 1) * points.row + packing.depth;
         for weight in 0..sizes.weight_planes() {
@@ -278,9 +289,9 @@ impl Correlation<'_> {
                     out_stride: row,
                     accumulate: false,
                 };
-                // SAFETY: `current` is a level of this CPU; the operands hold all rows and columns, and nobody writes
+                // SAFETY: the product is of a level of this CPU; the operands hold all rows and columns, and nobody writes
                 // to points now.
-                unsafe { (kernels.product)(&args) };
+                unsafe { (packing.product)(&args) };
             }
         }
         for (index, tile) in block.enumerate() {
@@ -301,9 +312,59 @@ impl Correlation<'_> {
         tile: usize,
         (products, plane): (&[f32], usize),
         channels: std::ops::Range<usize>,
-        out: SharedMut,
+        out: Output<'_>,
     ) {
         let tile = self.outputs.inside(tile, self.sizes().outputs);
+        match out {
+            Output::Shared(out) => self.store_shared(&tile, (products, plane), channels, out),
+            Output::Sink(sink) => self.store_sums(&tile, (products, plane), channels, sink),
+        }
+    }
+
+    /// Sums of whole numbers: nothing is added to them, nor are they clamped, before they are finished.
+    fn store_sums(
+        &self,
+        tile: &Inside,
+        (products, plane): (&[f32], usize),
+        channels: std::ops::Range<usize>,
+        sink: &Sink<'_>,
+    ) {
+        const OUTPUTS: usize = 2;
+        let mut sums = [0.0; OUTPUTS * OUTPUTS * GROUP];
+        let count = channels.len();
+        let args = ToOutputs {
+            points: products.as_ptr(),
+            plane,
+            channels: count,
+            out: sums[..OUTPUTS * OUTPUTS * count].as_mut_ptr(),
+            residual: std::ptr::null(),
+            bias: std::ptr::null(),
+            clamp: [f32::NEG_INFINITY, f32::INFINITY],
+            strides: [OUTPUTS * count, count],
+            first: tile.first,
+            end: tile.end,
+        };
+        // SAFETY: the algorithm is of a level of this CPU and has tiles of two by two; products hold whole registers, and
+        // there is room for the channels of all outputs.
+        unsafe { (self.packing.algorithm.output)(&args) };
+        let [rows, columns] = [0, 1].map(|axis| tile.end[axis] - tile.first[axis]);
+        for row in 0..rows {
+            sink.store(Sums {
+                pixels: [tile.pixel + row * self.outputs.width(), columns],
+                channels: [channels.start, count],
+                values: &sums[row * OUTPUTS * count..],
+                stride: count,
+            });
+        }
+    }
+
+    fn store_shared(
+        &self,
+        tile: &Inside,
+        (products, plane): (&[f32], usize),
+        channels: std::ops::Range<usize>,
+        out: SharedMut,
+    ) {
         let [rows, columns] = [0, 1].map(|axis| tile.end[axis] - tile.first[axis]);
         let width = self.outputs.width();
         let pixel = self.packing.channels;

@@ -1,13 +1,11 @@
 //! Correlations with filters as they are: a task transforms some channels of its panel, multiplies all tiles with them,
 //! and goes on. What is transformed stays in its core's cache; packed, it would go out to memory and come back.
 
-use super::correlate::{Correlation, Points};
-use super::kernels::Kernels;
+use super::correlate::{Correlation, Output, Points};
 use super::pack::LINE;
 use super::products::Product;
 use super::weights::PACK_ROWS;
 use crate::parallel;
-use crate::shared::SharedMut;
 use crate::workspace::Workspace;
 
 /// Most floats of transformed filters, of a task's products, and of the points of all tiles.
@@ -21,7 +19,7 @@ impl Correlation<'_> {
         &self,
         w: &[f32],
         zeros: &[f32],
-        out: SharedMut,
+        out: Output<'_>,
         workspace: &Workspace,
     ) {
         let (all, planes) = (self.inputs.count(), self.sizes().point_planes());
@@ -45,10 +43,10 @@ impl Correlation<'_> {
         panel: usize,
         points: Points,
         block: std::ops::Range<usize>,
-        out: SharedMut,
+        out: Output<'_>,
         workspace: &Workspace,
     ) {
-        let (packing, sizes, kernels) = (&self.packing, self.sizes(), Kernels::current());
+        let (packing, sizes) = (&self.packing, self.sizes());
         let columns = packing.columns;
         let chunk = (FILTERS / (sizes.weight_planes() * columns)).next_multiple_of(PACK_ROWS);
         let chunk = chunk.min(packing.depth.next_multiple_of(PACK_ROWS));
@@ -79,9 +77,9 @@ impl Correlation<'_> {
                         out_stride: columns,
                         accumulate: first > 0,
                     };
-                    // SAFETY: `current` is a level of this CPU; the operands hold all rows and columns, and nobody
+                    // SAFETY: the product is of a level of this CPU; the operands hold all rows and columns, and nobody
                     // writes to points now.
-                    unsafe { (kernels.product)(&args) };
+                    unsafe { (packing.product)(&args) };
                 }
             }
         }
