@@ -20,6 +20,7 @@ const EPOCHS: u64 = 3;
 const LEARNING_RATE: f64 = 4e-3;
 
 fn main() -> Result<()> {
+    let _profile = tallow::profile::from_env()?;
     let (train, test) = datasets::fashion_mnist_subset()?;
     let train = train.take(4000);
     let normalize = Some(train.channel_stats()?);

@@ -12,6 +12,7 @@ mod mixing;
 mod normalize;
 pub mod pipe;
 pub mod source;
+mod trace;
 pub mod transform;
 
 pub use augment::Augment;

@@ -151,6 +151,8 @@ impl<M: ModuleT> Trainer<M> {
         &mut self,
         mut call: impl FnMut(&mut dyn Hook, &mut HookContext<'_>) -> Result<()>,
     ) -> Result<()> {
+        let _span = (!self.hooks.is_empty())
+            .then(|| tracing::debug_span!(target: "tallow", "hooks").entered());
         let is_first = self.state.ranks.is_first();
         let hooks = self.hooks.iter_mut();
         for hook in hooks.filter(|hook| is_first || !hook.first_rank_only()) {

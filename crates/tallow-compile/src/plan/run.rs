@@ -58,7 +58,15 @@ impl Plan {
     /// Runs every step, on a thread of the pool; random draws, and who shares statistics, are the calling thread's.
     pub(crate) fn run(&mut self, frame: &mut Frame<'_, '_>) -> Result<()> {
         let (random, joint) = (rng::state(), sync::current());
+        let span = tracing::trace_span!(
+            target: "tallow",
+            "plan",
+            arena = self.memory.planned,
+            kernels = self.steps.len(),
+            holders = self.holders.as_str(),
+        );
         parallel::on_pool(|| {
+            let _span = span.enter();
             let _joint = sync::continue_with(joint);
             let before = rng::state();
             rng::restore(random);
@@ -167,6 +175,16 @@ impl Step {
         frame: &mut Frame<'_, '_>,
         workspace: &tallow_kernels::workspace::Workspace,
     ) -> Result<()> {
+        let _span = tracing::trace_span!(
+            target: "tallow",
+            "kernel",
+            op = self.name,
+            module = self.scope.as_str(),
+            shape = self.shape.as_str(),
+            flops = self.flops,
+            bytes = self.bytes,
+        )
+        .entered();
         // What is written is taken out, so that everything else can be read.
         match self.writes {
             Place::Slot(slot) => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tallow_tensor::rng::Stream;
 
 use super::{Fixed, Kind, Repeatable, Staged, Transform};
-use crate::{Image, Result};
+use crate::{Image, Result, trace};
 
 /// Begins a pipeline: pictures as they come.
 pub fn pipeline() -> Pipeline<Start> {
@@ -133,7 +133,7 @@ impl<I, T: Transform<I>, U: Transform<T::Output>> Transform<I> for Chain<T, U> {
     type Kind = <T::Kind as Kind>::Then<U::Kind>;
 
     fn apply(&self, input: I, draw: &mut Stream) -> Result<U::Output> {
-        self.next.apply_after(&*self.first, input, draw)
+        trace::stage_of::<U, _>(|| self.next.apply_after(&*self.first, input, draw))
     }
 
     fn before_resize(&self, input: I, draw: &mut Stream) -> Result<Staged<U::Output>> {

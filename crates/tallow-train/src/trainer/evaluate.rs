@@ -29,6 +29,7 @@ impl<M: ModuleT> Trainer<M> {
     }
 
     pub(super) fn evaluate_here(&mut self, source: &dyn BatchSource) -> Result<Metrics> {
+        let _span = tracing::debug_span!(target: "tallow", "evaluate").entered();
         self.notify(|hook, context| hook.on_evaluate_begin(context))?;
         let draws = rng::state();
         let averaged = self.evaluates_average();

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use candle_nn::ModuleT;
 use tallow_data::{BatchSource, Batches};
+use tracing::debug_span;
 
 use super::builder::SchedulePlan;
 use super::{State, Trainer};
@@ -92,7 +93,12 @@ impl<M: ModuleT> Trainer<M> {
         let start = Instant::now();
         let samples_before = self.samples();
         while !self.stops()? {
-            let Some(batch) = batches.next() else { break };
+            let span = debug_span!(target: "tallow", "data").entered();
+            let next = batches.next();
+            drop(span);
+            let Some(batch) = next else { break };
+            let step = self.state.position.step;
+            let _span = debug_span!(target: "tallow", "step", step).entered();
             self.step(&batch?, &mut batches)?;
         }
         let unfinished = self.state.stop && batches.next().is_some();

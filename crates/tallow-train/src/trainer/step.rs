@@ -5,6 +5,7 @@ use candle_core::{DType, Tensor};
 use candle_nn::ModuleT;
 use tallow_data::{Batch, Batches};
 use tallow_tensor::rng;
+use tracing::debug_span;
 
 use super::accumulate::GradientSum;
 use super::{Trainer, diagnosis};
@@ -27,11 +28,13 @@ impl<M: ModuleT> Trainer<M> {
         self.state.update(&mut gradients)?;
         drop(gradients);
 
+        let span = debug_span!(target: "tallow", "metrics").entered();
         let state = &mut self.state;
         state.position.tally.merge(&joint.tally);
         state.position.step += 1;
         state.position.batch += seen.len() as u64;
         state.current_batch = state.position.batch;
+        drop(span);
         self.notify(|hook, context| hook.on_step_end(context))
     }
 
@@ -96,9 +99,11 @@ pub(super) fn mean_loss(seen: &[Seen]) -> f64 {
 impl super::State {
     /// Clips, updates, and follows with the averaged weights.
     pub(super) fn update(&mut self, gradients: &mut GradStore) -> Result<()> {
+        let _span = debug_span!(target: "tallow", "optimizer").entered();
         let parameters = self.params.trainable();
         self.gradient_norm = None;
         if let Some(clip) = self.position.updates.clip {
+            let _span = debug_span!(target: "tallow", "clip").entered();
             self.gradient_norm = Some(clip.apply(&parameters, gradients)?);
         }
         let updated = self.optimizer.step(&parameters, gradients)?;
@@ -108,6 +113,10 @@ impl super::State {
                 parameters: parameters.len(),
             });
         }
+        let _span = self
+            .ema
+            .is_some()
+            .then(|| debug_span!(target: "tallow", "ema").entered());
         match &mut self.ema {
             Some(ema) => ema.update(&self.params),
             None => Ok(()),
@@ -138,6 +147,7 @@ impl<M: ModuleT> Trainer<M> {
                 outputs,
             ))
         };
+        let _span = debug_span!(target: "tallow", "compiled_step").entered();
         let step = compiled
             .step
             .run(&state.params, &batch.images, &targets, forward)?;
@@ -149,8 +159,12 @@ impl<M: ModuleT> Trainer<M> {
     }
 
     fn eager_pass(&self, batch: &Batch, targets: &Tensor) -> Result<(Seen, GradStore)> {
+        let span = debug_span!(target: "tallow", "forward").entered();
         let outputs = self.model.forward_t(&batch.images, true)?;
+        drop(span);
+        let span = debug_span!(target: "tallow", "loss").entered();
         let loss = self.loss.loss(&outputs, targets)?;
+        drop(span);
         let outputs = outputs.detach();
         let value = scalar(&loss)?;
         if !value.is_finite() {
@@ -158,7 +172,9 @@ impl<M: ModuleT> Trainer<M> {
             return Err(self.diagnose(diagnosis::Pass::Training, value, batch, &outputs));
         }
         // The tape holds every activation; nothing after the backward pass needs it.
+        let _span = debug_span!(target: "tallow", "backward").entered();
         let gradients = loss.backward()?;
+        drop(loss);
         Ok((Seen::new(value, outputs, batch), gradients))
     }
 }
