@@ -78,7 +78,11 @@ fn main() -> Result<()> {
         let program = FreezeOptions::new()
             .params(&params)
             .freeze(&Boxed(model), &images)?;
-        let quantized = quantize(&program, &[images.clone()], &QuantizeOptions::new())?;
+        let quantized = quantize(
+            &program,
+            std::slice::from_ref(&images),
+            &QuantizeOptions::new(),
+        )?;
         let floats = folder.path().join(format!("{}.onnx", case.name));
         let whole = folder.path().join(format!("{}-int8.onnx", case.name));
         onnx::write(&program, &floats)?;

@@ -2,6 +2,8 @@
 //!
 //! Shared by the fuzz targets and by `crates/tallow/tests/fuzz.rs`, which runs them over the seeds and their mutations.
 
+#![allow(unreachable_pub, reason = "the fuzz targets are crates of their own")]
+
 use std::path::{Path, PathBuf};
 
 use tallow::data::decode::{self, Channels, DecodeOptions, Limits};

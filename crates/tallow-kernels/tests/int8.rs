@@ -227,11 +227,7 @@ fn everything_of_a_finish_is_applied_in_order() {
     let mut residual_words = vec![0.0; sums.len() / 5 * 3];
     int8::quantize(OUTPUT, 5, &residual, &mut residual_words).unwrap();
     let expected: Vec<f32> = (0..sums.len())
-        .map(|i| {
-            (sums[i] as f32 * scales[i % 5] + bias[i % 5] + residual[i])
-                .max(0.0)
-                .min(400.0)
-        })
+        .map(|i| (sums[i] as f32 * scales[i % 5] + bias[i % 5] + residual[i]).clamp(0.0, 400.0))
         .collect();
     for algorithm in algorithms(&g) {
         for residual in [

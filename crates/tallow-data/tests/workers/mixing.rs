@@ -18,8 +18,11 @@ fn loader(workers: usize) -> Loader {
     images().loader(config).unwrap()
 }
 
+/// Images, labels, the other labels, and their shares.
+type Numbers = (Vec<f32>, Vec<u32>, Vec<u32>, Vec<f32>);
+
 /// All numbers of a batch that is a pair.
-fn numbers(batch: &Batch) -> (Vec<f32>, Vec<u32>, Vec<u32>, Vec<f32>) {
+fn numbers(batch: &Batch) -> Numbers {
     let Some(Mix::Pair { labels, lambda }) = &batch.mix else {
         panic!("a batch that isn't mixed");
     };
@@ -33,7 +36,7 @@ fn numbers(batch: &Batch) -> (Vec<f32>, Vec<u32>, Vec<u32>, Vec<f32>) {
     )
 }
 
-fn read(loader: &Loader, epoch: u64) -> Vec<(Vec<f32>, Vec<u32>, Vec<u32>, Vec<f32>)> {
+fn read(loader: &Loader, epoch: u64) -> Vec<Numbers> {
     let batches = loader.batches(epoch).unwrap();
     batches.map(|batch| numbers(&batch.unwrap())).collect()
 }

@@ -11,8 +11,8 @@ use tallow_data::{Batch, ImageDataset, LoaderConfig};
 use tallow_nn::{BatchNorm2d, BatchNormConfig, Dropout, Linear};
 use tallow_tensor::{Params, ops};
 use tallow_train::{
-    AdamW, CrossEntropyConfig, EmaConfig, Error, GradientClip, Hook, HookContext, Lamb, LrFinder,
-    LrSchedule, LrSchedulerHook, Muon, ParamGroups, ReduceOnPlateau, Sgd, TrainerBuilder,
+    AdamW, CrossEntropyConfig, EmaConfig, GradientClip, Hook, HookContext, LrSchedule, Muon,
+    ParamGroups, ReduceOnPlateau, Sgd, TrainerBuilder,
 };
 
 use crate::toy::{batch, batches, bits, quiet};
