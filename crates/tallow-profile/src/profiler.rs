@@ -324,7 +324,7 @@ struct Sampler {
 }
 
 /// How often memory is looked at.
-const EVERY: Duration = Duration::from_millis(10);
+const EVERY: Duration = Duration::from_millis(50);
 /// Samples that are kept; after that, every other one goes and the pace halves.
 const SAMPLES: usize = 4000;
 
