@@ -1,4 +1,5 @@
-//! Trains a convolutional network on real images that are part of Tallow, evaluates it, and leaves a checkpoint.
+//! Trains a convolutional network on real images that are part of Tallow, evaluates it, and leaves a checkpoint and a delivery: a folder
+//! that says what is in it and proves on the target machine that it works.
 //!
 //!     cargo run --release --example quickstart
 //!
@@ -14,6 +15,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use candle_core::{DType, Device, Tensor};
+use tallow::export::{Delivery, deliver, manifest::Build};
 use tallow::nn::summary_of;
 use tallow::prelude::*;
 
@@ -23,7 +25,7 @@ usage: quickstart [--data DIR] [--epochs N] [--seed N] [--out DIR]
   --data DIR   a folder with the four files of Fashion-MNIST; without it, the 8,000 images that are part of Tallow
   --epochs N   passes over the training images; 3, or 5 with --data
   --seed N     what initial values, order and dropout are drawn from; 42
-  --out DIR    where the checkpoint and the history go; runs/quickstart";
+  --out DIR    where the checkpoint, the history and the delivery go; runs/quickstart";
 
 const BATCH: usize = 64;
 
@@ -40,7 +42,10 @@ fn main() -> Result<()> {
         None => datasets::fashion_mnist_subset()?,
     };
     println!("{} training and {} test images", train.len(), test.len());
-    let normalize = Some(train.channel_stats()?);
+    let stats = train.channel_stats()?;
+    let normalize = Some(stats.clone());
+    let classes = train.class_names().to_vec();
+    let samples = train.len();
     let train = train.loader(LoaderConfig {
         seed: settings.seed,
         normalize: normalize.clone(),
@@ -84,6 +89,28 @@ fn main() -> Result<()> {
         start.elapsed().as_secs_f64(),
         checkpoint.display()
     );
+
+    // Delivery: frozen, exported, measured and verified.
+    let batch = test.epoch(0)?.next().context("no test image")??;
+    let build = Build::detect();
+    let commit = if build.git_commit.is_empty() {
+        "not in git"
+    } else {
+        &build.git_commit
+    };
+    let delivery = Delivery::new("quickstart", env!("CARGO_PKG_VERSION"))
+        .params(trainer.params())
+        .batch_sizes(&[1, 8])
+        .classes(classes)
+        .normalisation(255.0, &stats.mean, &stats.std)
+        .trained_on(settings.seed, format!("Fashion-MNIST, {samples} images"))
+        .metric("test_accuracy", accuracy)
+        .git_commit(commit);
+    let image = batch.images.narrow(0, 0, 1)?;
+    let folder = settings.out.join("delivery");
+    let delivered = deliver(trainer.model(), &image, &delivery, folder)?;
+    println!("{}", delivered.report);
+    println!("done after {:.1} s", start.elapsed().as_secs_f64());
     Ok(())
 }
 

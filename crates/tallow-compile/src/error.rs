@@ -55,6 +55,14 @@ pub enum Error {
         /// What can be given.
         expected: &'static str,
     },
+    /// A compiled graph is given inputs of another number or type than it is made for.
+    #[error("the program takes {expected}, found {found}; give inputs of exactly these types")]
+    Arguments {
+        /// What was given.
+        found: String,
+        /// What the graph takes.
+        expected: String,
+    },
     /// A new shape signature, with as many plans compiled as are allowed.
     #[error(
         "a plan for {found} would be plan number {}, and the cache limit is {limit}; compiled already: {}. \

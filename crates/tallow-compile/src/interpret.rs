@@ -4,11 +4,12 @@
 use std::collections::HashMap;
 
 use candle_core::{Device, Tensor};
-use tallow_graph::op::{Interpolate, Literal};
+use tallow_graph::op::{FakeQuantize, Interpolate, Literal};
 use tallow_graph::{Graph, Op, TensorType};
 use tallow_tensor::convert;
 use tallow_tensor::ops::{self, BatchNormArgs, Pool2dConfig};
 
+use crate::lower::elementwise;
 use crate::{Error, Result};
 
 /// The outputs of `graph` for these inputs, in the order of [`Graph::inputs`], with parameters by name.
@@ -122,6 +123,7 @@ pub(crate) fn evaluate(op: &Op, inputs: &[Tensor]) -> Result<Tensor> {
         Op::Permute(op) => ops::permute(x, &op.dims)?,
         Op::Slice(op) if op.step == 1 => ops::slice(x, op.dim, op.start, op.end)?,
         Op::Expand(op) => ops::expand(x, &op.shape)?,
+        Op::FakeQuantize(op) => fake_quantize(x, op)?,
         Op::Mean(op) => ops::mean(x, &op.dims, op.keep_dim)?,
         Op::Sum(op) => ops::sum(x, &op.dims, op.keep_dim)?,
         Op::Input(_)
@@ -139,6 +141,8 @@ pub(crate) fn evaluate(op: &Op, inputs: &[Tensor]) -> Result<Tensor> {
         | Op::FoldBatchNorm(_)
         | Op::FusedConv2d(_)
         | Op::Pointwise(_)
+        | Op::QuantizeToWords(_)
+        | Op::Int8Conv2d(_)
         | Op::Relayout(_) => {
             return Err(Error::Unsupported {
                 operation: op.name().to_string(),
@@ -148,6 +152,19 @@ pub(crate) fn evaluate(op: &Op, inputs: &[Tensor]) -> Result<Tensor> {
             });
         }
     })
+}
+
+fn fake_quantize(x: &Tensor, op: &FakeQuantize) -> Result<Tensor> {
+    let values = x.flatten_all()?.to_vec1::<f32>()?;
+    let mut rounded = vec![0.0; values.len()];
+    let grid = elementwise::grid(op, x.dims());
+    grid.round(&values, &mut rounded)
+        .map_err(|source| Error::Kernel {
+            operation: "fake_quantize",
+            module: String::new(),
+            source: Box::new(source),
+        })?;
+    Ok(Tensor::from_vec(rounded, x.shape(), x.device())?)
 }
 
 fn pool_config(

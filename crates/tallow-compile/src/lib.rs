@@ -5,6 +5,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`inference`], [`step`] | compiled models and compiled training steps, as callers use them |
+//! | [`program`] | compiled graphs that no model stands behind |
 //! | [`explain`](mod@explain) | what compilation makes of a model, as data and as text |
 //! | [`options`], [`metrics`] | what compilation may do; what it did |
 //! | `gradient` | the backward pass as a graph transformation |
@@ -31,6 +32,7 @@ pub mod metrics;
 pub mod options;
 mod passes;
 mod plan;
+pub mod program;
 mod rewrite;
 pub mod step;
 
@@ -42,4 +44,5 @@ pub use metrics::{KernelTime, Metrics};
 pub use options::{Mode, Options, Precision};
 pub use passes::names as pass_names;
 pub use plan::Memory;
+pub use program::{CompiledGraph, Weight, compile_graph};
 pub use step::{Step, StepCompiler};

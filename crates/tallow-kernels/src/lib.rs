@@ -20,6 +20,7 @@ pub mod norm;
 pub mod optimizer;
 pub mod parallel;
 pub mod pool;
+pub mod quantize;
 pub mod reduce;
 mod registers;
 pub mod rng;

@@ -124,6 +124,12 @@ impl Lanes for Portable {
     }
 }
 
+mod integers;
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) use integers::{Avx2Halves, Avx2Pairs, Avx512Halves, Avx512Pairs, Avx512Vnni};
+pub(crate) use integers::{PortableHalves, PortablePairsOfIntegers};
+
 #[cfg(test)]
 pub(crate) use crate::channels_last::pairs::PortablePairs;
 #[cfg(target_arch = "x86_64")]

@@ -28,6 +28,12 @@ pub(crate) use isa::{Isa, LANES, Portable};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::{Avx2, Avx512};
 
+/// Whether this CPU has AVX-512 VNNI: sums of products of pairs of 16-bit numbers in one instruction.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn has_vnni() -> bool {
+    std::arch::is_x86_feature_detected!("avx512vnni")
+}
+
 /// A set of vector instructions, from least to most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {

@@ -5,6 +5,7 @@
 
 pub use tallow_compile as compile;
 pub use tallow_data as data;
+pub use tallow_export as export;
 pub use tallow_graph as graph;
 pub use tallow_kernels as kernels;
 pub use tallow_nn as nn;

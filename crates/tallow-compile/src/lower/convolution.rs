@@ -10,7 +10,12 @@ use crate::Result;
 use crate::plan::{Choices, ConvolutionSite, Phase};
 
 /// The geometry of a convolution of x with weight.
-fn geometry(site: &Site<'_>, op: &Conv2d, x: &[usize], weight: &[usize]) -> Result<Conv2dGeometry> {
+pub(super) fn geometry(
+    site: &Site<'_>,
+    op: &Conv2d,
+    x: &[usize],
+    weight: &[usize],
+) -> Result<Conv2dGeometry> {
     let [batch, channels, height, width] = site.image(x)?;
     let [out, _, rows, columns] = site.image(weight)?;
     Conv2dGeometry::new(
@@ -91,7 +96,7 @@ pub(super) fn fused(
 }
 
 /// What an activation clamps to.
-fn bounds(activation: Option<tallow_graph::op::Clamp>) -> Option<[f32; 2]> {
+pub(super) fn bounds(activation: Option<tallow_graph::op::Clamp>) -> Option<[f32; 2]> {
     use tallow_kernels::channels_last::norm::Clamp;
     match clamp(activation) {
         Clamp::None => None,

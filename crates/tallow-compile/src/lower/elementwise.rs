@@ -1,10 +1,11 @@
 //! Arithmetic, activations, random omission.
 
 use tallow_graph::Op;
-use tallow_graph::op::{DropPath, Dropout, Pointwise, PointwiseValue};
+use tallow_graph::op::{DropPath, Dropout, FakeQuantize, Pointwise, PointwiseValue};
 use tallow_kernels::activation::{self, Activation};
 use tallow_kernels::broadcast::{self, Binary};
 use tallow_kernels::channels_last::pointwise::{self, Operand, Program, Step};
+use tallow_kernels::quantize::Grid;
 use tallow_kernels::{bf16, dropout as random, elementwise};
 use tallow_tensor::rng::{self, Purpose};
 
@@ -55,6 +56,25 @@ pub(super) fn mul_scalar(value: f64) -> Lowered {
         elementwise::scale(io.floats(0), value as f32, io.out)
     })
     .in_place(&[0])
+}
+
+/// The values that an operation rounds the elements of a tensor of this shape to.
+pub(crate) fn grid(op: &FakeQuantize, shape: &[usize]) -> Grid {
+    let inner = match op.scales.len() {
+        1 => 1,
+        _ => shape[op.axis + 1..].iter().product(),
+    };
+    Grid {
+        scales: op.scales.clone(),
+        inner,
+        zero_point: op.zero_point,
+        bounds: op.bounds,
+    }
+}
+
+pub(super) fn fake_quantize(site: &Site<'_>, op: &FakeQuantize) -> Lowered {
+    let grid = grid(op, site.shape(0));
+    Lowered::new(move |io| grid.round(io.floats(0), io.out))
 }
 
 /// The activation that an operation is.

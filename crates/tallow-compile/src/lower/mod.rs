@@ -4,7 +4,8 @@
 //! row-major. The files beside this one hold one family of operations each.
 
 mod convolution;
-mod elementwise;
+pub(crate) mod elementwise;
+mod int8;
 mod normalization;
 mod opaque;
 mod pooling;
@@ -189,6 +190,9 @@ pub(crate) fn lower(site: &Site<'_>, context: &mut Context<'_>) -> Result<Option
         }
         Op::Pointwise(op) => elementwise::joined(site, op)?,
         Op::RoundBf16 => elementwise::round_bf16(),
+        Op::FakeQuantize(op) => elementwise::fake_quantize(site, op),
+        Op::QuantizeToWords(op) => int8::quantize_to_words(site, op)?,
+        Op::Int8Conv2d(op) => int8::conv2d(site, op)?,
         Op::Dropout(op) => elementwise::dropout(op),
         Op::DropPath(op) => elementwise::drop_path(site, op),
         Op::BatchNorm(op) => normalization::batch_norm(site, op)?,

@@ -33,6 +33,11 @@ enum Wants {
 fn wants(node: &Node, types: &[TensorType]) -> Wants {
     match &node.op {
         Op::Conv2d(_) => Wants::ChannelsLast(&[0]),
+        Op::QuantizeToWords(_) => Wants::ChannelsLast(&[0]),
+        Op::Int8Conv2d(op) if op.residual.is_some() && op.bias => Wants::ChannelsLast(&[0, 3]),
+        Op::Int8Conv2d(op) if op.residual.is_some() => Wants::ChannelsLast(&[0, 2]),
+        Op::Int8Conv2d(_) => Wants::ChannelsLast(&[0]),
+        Op::FakeQuantize(op) if op.scales.len() == 1 => Wants::Alike,
         Op::FusedConv2d(op) if op.residual && op.bias => Wants::ChannelsLast(&[0, 3]),
         Op::FusedConv2d(op) if op.residual => Wants::ChannelsLast(&[0, 2]),
         Op::FusedConv2d(_) => Wants::ChannelsLast(&[0]),

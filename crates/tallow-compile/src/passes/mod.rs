@@ -13,6 +13,7 @@ mod fold_constants;
 mod fuse_addition;
 mod fuse_backward;
 mod fuse_convolution;
+mod fuse_int8;
 mod fuse_normalize;
 mod fuse_pointwise;
 mod split;
@@ -58,6 +59,7 @@ const INFERENCE: &[Pass] = &[
     optional("fold_batch_norm", fold_batch_norm::run),
     AUTOCAST,
     optional("fuse_convolution", fuse_convolution::run),
+    optional("fuse_int8", fuse_int8::run),
     optional("common_subexpressions", common_subexpressions::run),
     optional("dead_code", dead_code::run),
     optional("fuse_pointwise", fuse_pointwise::run),

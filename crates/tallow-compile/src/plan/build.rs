@@ -1,13 +1,13 @@
 //! Making a plan: lowering every node, finding out how long values live, giving them places.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use tallow_graph::op::Literal;
 use tallow_graph::{DType, Graph, Node, NodeId, Op};
 use tallow_kernels::workspace::Workspace;
 
 use super::memory::{self, Life};
-use super::{Choices, Constant, Memory, Place, Plan, Step};
+use super::{Choices, Constant, Memory, Passing, Place, Plan, Step};
 use crate::eager::Modules;
 use crate::lower::{self, Context, Lowered, Site};
 use crate::{Error, Result};
@@ -229,10 +229,14 @@ impl<'g> Builder<'g> {
         }
     }
 
-    fn finish(self) -> Result<Plan> {
+    fn finish(mut self) -> Result<Plan> {
         let mut lives = self.lives();
         let takes = self.takes(&mut lives);
         let slots = memory::assign(&order(&lives));
+        let passing = self.passing();
+        for passing in &passing {
+            self.kept[passing.kept] = 0;
+        }
         let memory = account(&lives, &slots.lens, &self.kept);
         let of = slots_in_order(&lives, &slots.of);
         let place = |source: Source| match source {
@@ -276,6 +280,7 @@ impl<'g> Builder<'g> {
             steps,
             slots: slots.lens.iter().map(|&len| vec![0.0; len]).collect(),
             kept: self.kept.iter().map(|&len| vec![0.0; len]).collect(),
+            passing,
             constants: self.constants,
             params: self.params,
             outputs: outputs
@@ -285,6 +290,28 @@ impl<'g> Builder<'g> {
             workspace: Workspace::new(),
             times: Vec::new(),
         })
+    }
+
+    /// The kept values that neither a run nor the caller reads.
+    fn passing(&self) -> Vec<Passing> {
+        let calls = self.calls.iter().flat_map(|call| &call.reads);
+        let stays: HashSet<Source> = calls.chain(&self.outputs).copied().collect();
+        let mut last_read: HashMap<Source, usize> = HashMap::new();
+        for (index, call) in self.prepare.iter().enumerate() {
+            last_read.extend(call.reads.iter().map(|read| (*read, index)));
+        }
+        let passing = self.prepare.iter().enumerate().filter_map(|(index, call)| {
+            let Source::Fixed(Place::Kept(kept)) = call.writes else {
+                return None;
+            };
+            (!stays.contains(&call.writes)).then(|| Passing {
+                kept,
+                len: call.step.len,
+                written: index,
+                last_read: last_read.get(&call.writes).copied().unwrap_or(index),
+            })
+        });
+        passing.collect()
     }
 
     /// When each value is written and read last; `None` for one that was bound to an output.

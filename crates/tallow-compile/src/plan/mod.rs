@@ -78,6 +78,8 @@ pub(crate) struct Plan {
     pub(crate) steps: Vec<Step>,
     slots: Vec<Vec<f32>>,
     kept: Vec<Vec<f32>>,
+    /// Kept values that only `prepare` reads; they hold nothing outside of it.
+    passing: Vec<Passing>,
     constants: Vec<Constant>,
     /// The parameters that it reads, in order.
     pub(crate) params: Vec<String>,
@@ -87,6 +89,16 @@ pub(crate) struct Plan {
     workspace: Workspace,
     /// Time and number of runs of each step, where runs are timed.
     times: Vec<(std::time::Duration, u64)>,
+}
+
+/// A kept value on its way to another one, such as a weight that is packed once batch normalisation is folded into it.
+#[derive(Debug, Clone, Copy)]
+struct Passing {
+    kept: usize,
+    len: usize,
+    /// The steps of `prepare` that write it and that read it last.
+    written: usize,
+    last_read: usize,
 }
 
 /// A value that is part of the plan.

@@ -27,23 +27,32 @@ impl Plan {
             prepare,
             slots,
             kept,
+            passing,
             constants,
             workspace,
             ..
         } = self;
-        let mut memory = MemoryOf {
-            slots,
-            kept,
-            constants,
-        };
         let mut frame = Frame {
             params,
             inputs: &[],
             outputs: &mut [],
         };
-        prepare
-            .iter()
-            .try_for_each(|step| step.run(&mut memory, &mut frame, workspace))
+        let mut spare: Vec<Vec<f32>> = Vec::new();
+        for (index, step) in prepare.iter().enumerate() {
+            for value in passing.iter().filter(|value| value.written == index) {
+                kept[value.kept] = take(&mut spare, value.len);
+            }
+            let mut memory = MemoryOf {
+                slots,
+                kept,
+                constants,
+            };
+            step.run(&mut memory, &mut frame, workspace)?;
+            for value in passing.iter().filter(|value| value.last_read == index) {
+                spare.push(std::mem::take(&mut kept[value.kept]));
+            }
+        }
+        Ok(())
     }
 
     /// Runs every step, on a thread of the pool; random draws are the calling thread's.
@@ -120,6 +129,23 @@ impl Plan {
             },
             Place::Param(_) | Place::Input(_) | Place::Output(_) => None,
         }
+    }
+}
+
+/// Memory of `len` floats, from what is there if it is large enough.
+fn take(spare: &mut Vec<Vec<f32>>, len: usize) -> Vec<f32> {
+    let large = |memory: &&Vec<f32>| memory.capacity() >= len;
+    let fits = spare.iter().filter(large).map(Vec::capacity).min();
+    let place = spare
+        .iter()
+        .position(|memory| Some(memory.capacity()) == fits);
+    match place {
+        Some(place) => {
+            let mut memory = spare.swap_remove(place);
+            memory.resize(len, 0.0);
+            memory
+        }
+        None => vec![0.0; len],
     }
 }
 

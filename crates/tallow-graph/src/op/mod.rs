@@ -23,6 +23,7 @@ mod loss;
 mod norm;
 mod opaque;
 mod pool;
+mod quantize;
 mod reduce;
 mod resize;
 mod rule;
@@ -44,6 +45,7 @@ pub use loss::CrossEntropy;
 pub use norm::{BatchNorm, GroupNorm, LayerNorm};
 pub use opaque::Opaque;
 pub use pool::{AdaptiveAvgPool2d, AdaptiveMaxPool2d, AvgPool2d, MaxPool2d};
+pub use quantize::{FakeQuantize, Form, Int8Conv2d, QuantizeToWords, Quantized};
 pub use reduce::{Mean, Sum};
 pub use resize::{Interpolate, Interpolation};
 pub(crate) use rule::{Attributes, Rule};
@@ -150,6 +152,8 @@ pub enum Op {
 
     /// The nearest bfloat16, kept as a 32-bit float.
     RoundBf16,
+    /// The nearest of evenly spaced values, kept as a float.
+    FakeQuantize(FakeQuantize),
 
     /// A module that runs as it is.
     Opaque(Opaque),
@@ -172,6 +176,10 @@ pub enum Op {
     FusedConv2d(FusedConv2d),
     /// Elementwise operations in a row.
     Pointwise(Pointwise),
+    /// Activations as whole numbers.
+    QuantizeToWords(QuantizeToWords),
+    /// A convolution of whole numbers.
+    Int8Conv2d(Int8Conv2d),
     /// The same value in another order in memory.
     Relayout(Relayout),
 }
@@ -222,6 +230,7 @@ impl Op {
             Self::Mean(op) => op,
             Self::Sum(op) => op,
             Self::RoundBf16 => &elementwise::ROUND_BF16,
+            Self::FakeQuantize(op) => op,
             Self::Opaque(op) => op,
             Self::Grad(op) => op,
             Self::BatchStats(op) => op,
@@ -232,6 +241,8 @@ impl Op {
             Self::FoldBatchNorm(op) => op,
             Self::FusedConv2d(op) => op,
             Self::Pointwise(op) => op,
+            Self::QuantizeToWords(op) => op,
+            Self::Int8Conv2d(op) => op,
             Self::Relayout(op) => op,
         }
     }

@@ -8,7 +8,10 @@
 //! Rows and panels hold floats, or in their places pairs of bfloat16 ([`Micro::pairs`]), of which both products go into
 //! a sum.
 
+use super::strip::{self, Strip};
 use crate::registers::Lanes;
+#[cfg(target_arch = "x86_64")]
+use crate::simd::has_vnni;
 use crate::simd::{Level, level};
 
 /// `out[i][j] (+)= sum over t, k of rows[t][i][k] * b[t * depth + k][j]` for a tile of rows by
@@ -92,6 +95,8 @@ pub(crate) struct Micro {
     /// Whether floats of rows and panels are pairs of bfloat16.
     pub(crate) pairs: bool,
     pub(crate) product: unsafe fn(usize, &Product),
+    /// As `product`, of any number of rows that are evenly spaced.
+    pub(crate) strip: unsafe fn(&Strip),
     pub(crate) reduction: unsafe fn(usize, &Reduction),
 }
 
@@ -117,6 +122,19 @@ impl Micro {
             #[cfg(target_arch = "x86_64")]
             Level::Avx512Bf16 => &avx512_bf16::MICRO,
             _ => Self::current(),
+        }
+    }
+
+    /// The kernels of the level in force for pairs of 16-bit whole numbers and 32-bit sums.
+    pub(crate) fn integers() -> &'static Self {
+        match level() {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 | Level::Avx512Bf16 if has_vnni() => &avx512_vnni::MICRO,
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 | Level::Avx512Bf16 => &avx512_integers::MICRO,
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => &avx2_integers::MICRO,
+            _ => &portable_integers::MICRO,
         }
     }
 }
@@ -148,7 +166,8 @@ unsafe fn product<L: Lanes, const ROWS: usize, const VECTORS: usize>(args: &Prod
         if args.columns == VECTORS * L::COUNT {
             store_tile::<L, ROWS, VECTORS>(&sums, &out, args.accumulate, args.finish.as_ref());
         } else {
-            store_part::<L, ROWS, VECTORS>(&sums, &out, args);
+            let part = (args.columns, args.accumulate, args.finish.as_ref());
+            store_part::<L, ROWS, VECTORS>(&sums, &out, part);
         }
     }
 }
@@ -177,7 +196,7 @@ unsafe fn multiply_step<L: Lanes, const ROWS: usize, const VECTORS: usize>(
 
 /// Asks for a row of the output ahead of its store, which comes when the sums are complete.
 #[inline(always)]
-unsafe fn prefetch_row<L: Lanes, const VECTORS: usize>(row: *const f32) {
+pub(super) unsafe fn prefetch_row<L: Lanes, const VECTORS: usize>(row: *const f32) {
     const LINE: usize = 16;
     for start in (0..VECTORS * L::COUNT).step_by(LINE) {
         // SAFETY: prefetching is allowed at any address.
@@ -187,7 +206,7 @@ unsafe fn prefetch_row<L: Lanes, const VECTORS: usize>(row: *const f32) {
 
 /// Finishes a whole tile and writes it.
 #[inline(always)]
-unsafe fn store_tile<L: Lanes, const ROWS: usize, const VECTORS: usize>(
+pub(super) unsafe fn store_tile<L: Lanes, const ROWS: usize, const VECTORS: usize>(
     sums: &[[L::Vector; VECTORS]; ROWS],
     out: &[*mut f32; ROWS],
     accumulate: bool,
@@ -222,12 +241,11 @@ unsafe fn store_tile<L: Lanes, const ROWS: usize, const VECTORS: usize>(
 
 /// Finishes a tile of which only the first columns exist, through buffers that have all of them.
 #[inline(always)]
-unsafe fn store_part<L: Lanes, const ROWS: usize, const VECTORS: usize>(
+pub(super) unsafe fn store_part<L: Lanes, const ROWS: usize, const VECTORS: usize>(
     sums: &[[L::Vector; VECTORS]; ROWS],
     out: &[*mut f32; ROWS],
-    args: &Product,
+    (columns, accumulate, finish): (usize, bool, Option<&Finish>),
 ) {
-    let columns = args.columns;
     let mut tile = [[0.0f32; MAX_COLUMNS]; ROWS];
     let mut residual = [[0.0f32; MAX_COLUMNS]; ROWS];
     let mut bias = [0.0f32; MAX_COLUMNS];
@@ -235,7 +253,7 @@ unsafe fn store_part<L: Lanes, const ROWS: usize, const VECTORS: usize>(
     let mut residual_rows = [std::ptr::null(); ROWS];
     // SAFETY: as the caller promises; buffers have the columns of the widest tile.
     unsafe {
-        let finish = args.finish.map(|mut finish| {
+        let finish = finish.copied().map(|mut finish| {
             if !finish.bias.is_null() {
                 std::ptr::copy_nonoverlapping(finish.bias, bias.as_mut_ptr(), columns);
                 finish.bias = bias.as_ptr();
@@ -251,12 +269,12 @@ unsafe fn store_part<L: Lanes, const ROWS: usize, const VECTORS: usize>(
             finish
         });
         for ((row, to), &from) in tile_rows.iter_mut().zip(&mut tile).zip(out) {
-            if args.accumulate {
+            if accumulate {
                 std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), columns);
             }
             *row = to.as_mut_ptr();
         }
-        store_tile::<L, ROWS, VECTORS>(sums, &tile_rows, args.accumulate, finish.as_ref());
+        store_tile::<L, ROWS, VECTORS>(sums, &tile_rows, accumulate, finish.as_ref());
         for (from, &to) in tile_rows.iter().zip(out) {
             std::ptr::copy_nonoverlapping(*from, to, columns);
         }
@@ -342,6 +360,7 @@ macro_rules! compile {
                 columns: COLUMNS,
                 pairs: $pairs,
                 product,
+                strip,
                 reduction,
             };
 
@@ -353,6 +372,22 @@ macro_rules! compile {
                         $($row => super::product::<L, $row, $vectors>(args),)+
                         _ => unreachable!("a tile has at most {ROWS} rows"),
                     }
+                }
+            }
+
+            $(#[$features])?
+            unsafe fn strip(args: &Strip) {
+                let mut first = 0;
+                while first < args.pixels {
+                    let rows = strip::tile_rows(args.pixels - first, ROWS);
+                    // SAFETY: as the caller promises.
+                    unsafe {
+                        match rows {
+                            $($row => strip::tile::<L, $row, $vectors>(args, first),)+
+                            _ => unreachable!("a tile has at most {ROWS} rows"),
+                        }
+                    }
+                    first += rows;
                 }
             }
 
@@ -391,6 +426,28 @@ compile!(
 compile!(
     avx512_bf16, Avx512Bf16, reduction_of_pairs, pairs: true, rows: [1 2 3 4 5 6], vectors: 4,
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")]
+);
+
+compile!(
+    portable_integers, PortablePairsOfIntegers, reduction, pairs: true, rows: [1 2 3 4], vectors: 1,
+);
+
+#[cfg(target_arch = "x86_64")]
+compile!(
+    avx2_integers, Avx2Pairs, reduction, pairs: true, rows: [1 2 3 4 5 6], vectors: 2,
+    #[target_feature(enable = "avx2,fma")]
+);
+
+#[cfg(target_arch = "x86_64")]
+compile!(
+    avx512_integers, Avx512Pairs, reduction, pairs: true, rows: [1 2 3 4 5 6], vectors: 4,
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+);
+
+#[cfg(target_arch = "x86_64")]
+compile!(
+    avx512_vnni, Avx512Vnni, reduction, pairs: true, rows: [1 2 3 4 5 6], vectors: 4,
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma")]
 );
 
 #[cfg(test)]

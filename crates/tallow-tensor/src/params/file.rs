@@ -9,6 +9,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use candle_core::{DType, Device, Tensor};
@@ -145,6 +146,17 @@ impl TensorFile {
     /// The strings beside the tensors.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
+    }
+
+    /// Where the elements of a tensor lie in the file, in bytes from its beginning.
+    pub fn range(&self, name: &str) -> Option<Range<u64>> {
+        let (start, end) = self.tensors.get(name)?.data_offsets;
+        Some(self.start + start as u64..self.start + end as u64)
+    }
+
+    /// The open file, to be mapped into memory.
+    pub fn file(&self) -> &File {
+        &self.file
     }
 
     /// Reads one tensor onto the CPU, in the type in which it is stored.

@@ -20,6 +20,7 @@
 //! thread's rayon pool.
 
 mod correlation;
+pub(super) mod integers;
 mod interleaved;
 mod operands;
 mod pack;
@@ -28,10 +29,12 @@ mod plan;
 mod product;
 mod rows;
 mod store;
+mod strips;
 mod tiles;
 mod transpose;
 mod weight_gradient;
 
+use super::micro::Micro;
 use super::winograd::{self, Tile};
 use crate::conv::Conv2dGeometry;
 use crate::error::{Result, check_len};
@@ -40,6 +43,7 @@ use crate::workspace::Workspace;
 use correlation::Correlations;
 use operands::Operands;
 use product::Pass;
+use strips::Strips;
 use weight_gradient::Gradient;
 
 /// How a convolution is computed.
@@ -209,6 +213,20 @@ pub fn forward(
     }
     if let Some(residual) = finish.residual {
         check_len(KERNEL, "residual", residual, sizes.output)?;
+    }
+    if algorithm == Algorithm::Direct && padded::suits(geometry) {
+        let rows = padded::pad(geometry, x, workspace);
+        let strips = Strips {
+            correlations: Correlations::new(geometry, Direction::Forward).merge_row(),
+            micro: Micro::current(),
+            source: &rows,
+            row: padded::row(geometry),
+            pixel: geometry.in_channels,
+            packed,
+            finish: *finish,
+        };
+        strips::run(&strips, y);
+        return Ok(());
     }
     let operands = algorithm.operands(geometry, Direction::Forward);
     let copy = operands.pixels(x, workspace)?;

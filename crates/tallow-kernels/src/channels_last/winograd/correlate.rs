@@ -5,7 +5,6 @@
 //! tasks take blocks of tiles and channels, so that the weights are read once or a few times only.
 
 use super::Finish;
-use super::kernels::Kernels;
 use super::pack::{Filters, LINE, Packing};
 use super::products::Product;
 use super::tiles::{MAX_LANES, ToOutputs, ToPoints};
@@ -260,7 +259,6 @@ impl Correlation<'_> {
         let sizes = self.sizes();
         let mut products = workspace.take(sizes.point_planes() * plane);
         let packed = &packed[first * packing.panel()..][..panels * packing.panel()];
-        let kernels = Kernels::current();
         let from = (block.start - points.first) * points.row;
         let len = (block.len() - 1) * points.row + packing.depth;
         for weight in 0..sizes.weight_planes() {
@@ -278,9 +276,9 @@ impl Correlation<'_> {
                     out_stride: row,
                     accumulate: false,
                 };
-                // SAFETY: `current` is a level of this CPU; the operands hold all rows and columns, and nobody writes
+                // SAFETY: the product is of a level of this CPU; the operands hold all rows and columns, and nobody writes
                 // to points now.
-                unsafe { (kernels.product)(&args) };
+                unsafe { (packing.product)(&args) };
             }
         }
         for (index, tile) in block.enumerate() {

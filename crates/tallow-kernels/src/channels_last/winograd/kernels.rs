@@ -3,11 +3,13 @@
 use super::products::{CHUNK, Product, Reduction, product_tile, reduction_tile, tile_rows};
 use super::strided::{StridedFour, StridedTwo, TransposedFour, TransposedTwo};
 use super::tiles::{self, ToOutputs, ToPoints};
-use super::transform::{Four, Gradient, Sizes, Transform, Two};
+use super::transform::{Four, Gradient, Integers, Sizes, Transform, Two};
 use super::weights::{self, Pack, Unpack};
 use super::{Direction, Tile};
 use crate::conv::Conv2dGeometry;
 use crate::registers::Lanes;
+#[cfg(target_arch = "x86_64")]
+use crate::simd::has_vnni;
 use crate::simd::{Level, level};
 
 /// One level's kernels.
@@ -20,6 +22,15 @@ pub(super) struct Kernels {
     pub(super) reduction: unsafe fn(&Reduction),
     two: TileKernels,
     four: TileKernels,
+}
+
+/// One level's kernels for pairs of 16-bit whole numbers, with stride 1 and tiles of two.
+pub(super) struct IntegerKernels {
+    /// Columns of a panel.
+    pub(super) columns: usize,
+    pub(super) product: unsafe fn(&Product),
+    /// Of pairs in, and 32-bit sums out, which are stored as they are.
+    pub(super) correlate: Correlate,
 }
 
 /// One level's algorithms for one size of tile.
@@ -62,6 +73,19 @@ impl Kernels {
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => &avx2::KERNELS,
             _ => &portable::KERNELS,
+        }
+    }
+
+    /// The product and the algorithm for whole numbers.
+    pub(super) fn integers() -> &'static IntegerKernels {
+        match level() {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 | Level::Avx512Bf16 if has_vnni() => &avx512_vnni::KERNELS,
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 | Level::Avx512Bf16 => &avx512_integers::KERNELS,
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => &avx2_integers::KERNELS,
+            _ => &portable_integers::KERNELS,
         }
     }
 
@@ -159,7 +183,7 @@ macro_rules! compile {
             $(#[$features])?
             unsafe fn output<T: Transform<N>, const N: usize>(args: &ToOutputs) {
                 // SAFETY: as the caller promises.
-                unsafe { tiles::output::<L, T, N>(args) }
+                unsafe { tiles::output::<L, T, N, false>(args) }
             }
 
             $(#[$features])?
@@ -226,4 +250,91 @@ compile!(
 compile!(
     avx512, Avx512, rows: [1 2 3 4 5 6], vectors: 4,
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+);
+
+/// Compiles the kernels for whole numbers for one level: `pairs` are multiplied, `halves` added.
+macro_rules! compile_integers {
+    ($module:ident, $pairs:ident, $halves:ident, rows: [$($row:literal)+], vectors: $vectors:literal, $(#[$features:meta])?) => {
+        mod $module {
+            use super::*;
+            use crate::registers::{$halves as Halves, $pairs as Pairs};
+
+            const ROWS: usize = [$($row),+].len();
+            const COLUMNS: usize = $vectors * <Pairs as Lanes>::COUNT;
+
+            pub(super) static KERNELS: IntegerKernels = IntegerKernels {
+                columns: COLUMNS,
+                product,
+                correlate: Correlate {
+                    sizes: <Integers as Transform<4>>::SIZES,
+                    input,
+                    output,
+                    pack,
+                },
+            };
+
+            $(#[$features])?
+            unsafe fn input(args: &ToPoints) {
+                // SAFETY: as the caller promises.
+                unsafe { tiles::input::<Halves, Integers, 4>(args) }
+            }
+
+            $(#[$features])?
+            unsafe fn output(args: &ToOutputs) {
+                // SAFETY: as the caller promises.
+                unsafe { tiles::output::<Pairs, Integers, 4, true>(args) }
+            }
+
+            $(#[$features])?
+            unsafe fn pack(args: &Pack) {
+                // SAFETY: as the caller promises.
+                unsafe { weights::pack::<Halves, Integers, 4>(args, COLUMNS) }
+            }
+
+            $(#[$features])?
+            unsafe fn product(args: &Product) {
+                for first in (0..args.depth).step_by(CHUNK) {
+                    let depth = CHUNK.min(args.depth - first);
+                    for panel in 0..args.panels {
+                        let mut row = 0;
+                        while row < args.rows {
+                            let rows = tile_rows(args.rows - row, ROWS);
+                            let (at, terms) = ((row, panel), (first, depth));
+                            // SAFETY: as the caller promises.
+                            unsafe {
+                                match rows {
+                                    $($row => product_tile::<Pairs, $row, $vectors>(args, at, terms),)+
+                                    _ => unreachable!("a tile has at most {ROWS} rows"),
+                                }
+                            }
+                            row += rows;
+                        }
+                    }
+                }
+            }
+
+        }
+    };
+}
+
+compile_integers!(
+    portable_integers, PortablePairsOfIntegers, PortableHalves, rows: [1 2 3 4], vectors: 1,
+);
+
+#[cfg(target_arch = "x86_64")]
+compile_integers!(
+    avx2_integers, Avx2Pairs, Avx2Halves, rows: [1 2 3 4 5 6], vectors: 2,
+    #[target_feature(enable = "avx2,fma")]
+);
+
+#[cfg(target_arch = "x86_64")]
+compile_integers!(
+    avx512_integers, Avx512Pairs, Avx512Halves, rows: [1 2 3 4 5 6], vectors: 4,
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+);
+
+#[cfg(target_arch = "x86_64")]
+compile_integers!(
+    avx512_vnni, Avx512Vnni, Avx512Halves, rows: [1 2 3 4 5 6], vectors: 4,
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma")]
 );

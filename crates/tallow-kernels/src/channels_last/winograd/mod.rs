@@ -22,6 +22,7 @@
 //! and used at the same level.
 
 mod correlate;
+pub(super) mod integers;
 mod kernels;
 mod pack;
 mod products;

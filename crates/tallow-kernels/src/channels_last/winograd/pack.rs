@@ -1,6 +1,7 @@
 //! Packed weights: where they lie, and the tasks that make them.
 
 use super::kernels::{Correlate, Kernels};
+use super::products::Product;
 use super::weights::{PACK_ROWS, Pack, TAPS};
 use super::{Direction, Tile};
 use crate::conv::Conv2dGeometry;
@@ -39,6 +40,7 @@ impl Filters<'_> {
 #[derive(Clone, Copy)]
 pub(super) struct Packing {
     pub(super) algorithm: &'static Correlate,
+    pub(super) product: unsafe fn(&Product),
     direction: Direction,
     /// Channels that are summed over.
     pub(super) depth: usize,
@@ -57,9 +59,24 @@ impl Packing {
         let kernels = Kernels::current();
         Self {
             algorithm: kernels.correlate(geometry, direction, tile),
+            product: kernels.product,
             direction,
             depth,
             channels,
+            columns: kernels.columns,
+        }
+    }
+
+    /// Of pairs of 16-bit whole numbers, for the forward direction with stride 1: `geometry` has words for channels that
+    /// are summed over.
+    pub(super) fn integers(geometry: &Conv2dGeometry) -> Self {
+        let kernels = Kernels::integers();
+        Self {
+            algorithm: &kernels.correlate,
+            product: kernels.product,
+            direction: Direction::Forward,
+            depth: geometry.in_channels,
+            channels: geometry.out_channels,
             columns: kernels.columns,
         }
     }

@@ -8,6 +8,7 @@
     reason = "indices are those of the formulas"
 )]
 
+use super::pack::LINE;
 use crate::registers::Lanes;
 
 /// Terms of a sum that are added up from zero before they meet the rest: the error grows with their number.
@@ -79,12 +80,13 @@ pub(super) fn tile_rows(left: usize, most: usize) -> usize {
 
 /// `sums[i][j] += a[i * spacing] * b[j]`, once for each of `depth` steps along `a` and `b`.
 ///
-/// Where `AHEAD`, asks for what lies `ahead` of `b` to be brought into the cache meanwhile.
+/// Where `AHEAD`, asks for what `ahead` points at to be brought into the cache meanwhile, a few floats at a time.
 #[inline(always)]
 unsafe fn multiply<L: Lanes, const ROWS: usize, const VECTORS: usize, const AHEAD: bool>(
     depth: usize,
     (mut a, spacing, a_step): (*const f32, usize, usize),
-    (mut b, b_step, ahead): (*const f32, usize, usize),
+    (mut b, b_step): (*const f32, usize),
+    (mut ahead, ahead_step): (*const f32, usize),
 ) -> [[L::Vector; VECTORS]; ROWS] {
     // SAFETY: the caller has the level, and pointers that are valid for all steps.
     unsafe {
@@ -95,8 +97,9 @@ unsafe fn multiply<L: Lanes, const ROWS: usize, const VECTORS: usize, const AHEA
                 columns[j] = L::load(b.add(j * L::COUNT));
             }
             if AHEAD {
-                for line in (0..VECTORS * L::COUNT).step_by(16) {
-                    L::prefetch(b.wrapping_add(ahead + line));
+                for _ in (0..VECTORS * L::COUNT).step_by(LINE) {
+                    L::prefetch(ahead);
+                    ahead = ahead.wrapping_add(ahead_step);
                 }
             }
             for i in 0..ROWS {
@@ -148,10 +151,13 @@ pub(super) unsafe fn product_tile<L: Lanes, const ROWS: usize, const VECTORS: us
     unsafe {
         let a = args.a.add(row * args.a_stride + first);
         let b = args.b.add(panel * args.b_panel + first * columns);
+        // Each register tile asks for its share of what comes next: memory is read as evenly as it is used.
+        let ahead = b.wrapping_add(args.ahead + depth * columns * row / args.rows);
         let sums = multiply::<L, ROWS, VECTORS, true>(
             depth,
             (a, args.a_stride, 1),
-            (b, columns, args.ahead),
+            (b, columns),
+            (ahead, LINE * ROWS / args.rows),
         );
         let out = args.out.add(row * args.out_stride + panel * columns);
         let accumulate = args.accumulate || first > 0;
@@ -167,11 +173,8 @@ pub(super) unsafe fn reduction_tile<L: Lanes, const ROWS: usize, const VECTORS: 
 ) {
     // SAFETY: inside the operands that the caller's fields describe.
     unsafe {
-        let (a, b) = (
-            (args.a.add(row), 1, args.a_stride),
-            (args.b, args.b_stride, 0),
-        );
-        let sums = multiply::<L, ROWS, VECTORS, false>(args.depth, a, b);
+        let (a, b) = ((args.a.add(row), 1, args.a_stride), (args.b, args.b_stride));
+        let sums = multiply::<L, ROWS, VECTORS, false>(args.depth, a, b, (args.b, 0));
         let out = args.out.add(row * args.out_stride);
         store::<L, ROWS, VECTORS>(&sums, out, args.out_stride, args.accumulate);
     }

@@ -219,25 +219,28 @@ unsafe fn point_registers<L: Lanes, S: Square<N>, const N: usize>(
     }
 }
 
+/// `RAW` sums are stored as they are.
 #[inline(always)]
-pub(super) unsafe fn output<L: Lanes, T: Transform<N>, const N: usize>(args: &ToOutputs) {
+pub(super) unsafe fn output<L: Lanes, T: Transform<N>, const N: usize, const RAW: bool>(
+    args: &ToOutputs,
+) {
     let whole = args.channels - args.channels % L::COUNT;
     // SAFETY: as the caller promises.
     unsafe {
         let mut channel = 0;
         while channel < whole {
-            output_registers::<L, T, N>(args, channel);
+            output_registers::<L, T, N, RAW>(args, channel);
             channel += L::COUNT;
         }
         if whole < args.channels {
-            output_rest::<L, T, N>(args, whole);
+            output_rest::<L, T, N, RAW>(args, whole);
         }
     }
 }
 
 /// One register of channels of every output of a tile.
 #[inline(always)]
-unsafe fn output_registers<L: Lanes, T: Transform<N>, const N: usize>(
+unsafe fn output_registers<L: Lanes, T: Transform<N>, const N: usize, const RAW: bool>(
     args: &ToOutputs,
     channel: usize,
 ) {
@@ -261,6 +264,10 @@ unsafe fn output_registers<L: Lanes, T: Transform<N>, const N: usize>(
                     continue;
                 }
                 let at = args.at(i, j) + channel;
+                if RAW {
+                    L::store(args.out.add(at), row[j]);
+                    continue;
+                }
                 let mut value = L::add(row[j], bias);
                 if !args.residual.is_null() {
                     value = L::add(value, L::load(args.residual.add(at)));
@@ -275,7 +282,10 @@ unsafe fn output_registers<L: Lanes, T: Transform<N>, const N: usize>(
 
 /// The last channels, fewer than a register's, through buffers that hold all lanes.
 #[inline(always)]
-unsafe fn output_rest<L: Lanes, T: Transform<N>, const N: usize>(args: &ToOutputs, whole: usize) {
+unsafe fn output_rest<L: Lanes, T: Transform<N>, const N: usize, const RAW: bool>(
+    args: &ToOutputs,
+    whole: usize,
+) {
     let rest = args.channels - whole;
     let mut out = [[[0.0f32; MAX_LANES]; N]; N];
     let mut residual = [[[0.0f32; MAX_LANES]; N]; N];
@@ -305,7 +315,7 @@ unsafe fn output_rest<L: Lanes, T: Transform<N>, const N: usize>(args: &ToOutput
             first: args.first,
             end: args.end,
         };
-        output_registers::<L, T, N>(&buffered, 0);
+        output_registers::<L, T, N, RAW>(&buffered, 0);
         for i in args.first[0]..args.end[0] {
             for j in args.first[1]..args.end[1] {
                 let to = args.out.add(args.at(i, j) + whole);

@@ -118,6 +118,35 @@ impl Transform<4> for Two {
     }
 }
 
+/// As [`Two`], of whole numbers: weights at points are twice as large, in each dimension, so that nothing is halved.
+pub(super) struct Integers;
+
+impl Transform<4> for Integers {
+    const SIZES: Sizes = Two::SIZES;
+
+    #[inline(always)]
+    unsafe fn input<L: Lanes>(x: [L::Vector; 4]) -> [L::Vector; 4] {
+        // SAFETY: the caller has the level.
+        unsafe { Two::input::<L>(x) }
+    }
+
+    #[inline(always)]
+    unsafe fn output<L: Lanes>(m: [L::Vector; 4]) -> [L::Vector; 4] {
+        // SAFETY: the caller has the level.
+        unsafe { Two::output::<L>(m) }
+    }
+
+    #[inline(always)]
+    unsafe fn weight<L: Lanes>(w: [L::Vector; 4]) -> [L::Vector; 4] {
+        // SAFETY: the caller has the level.
+        unsafe {
+            let [a, b, c, _] = w;
+            let even = L::add(a, c);
+            [L::add(a, a), L::add(even, b), L::sub(even, b), L::add(c, c)]
+        }
+    }
+}
+
 impl Gradient<4> for Two {
     #[inline(always)]
     unsafe fn gradient<L: Lanes>(dy: [L::Vector; 4]) -> [L::Vector; 4] {

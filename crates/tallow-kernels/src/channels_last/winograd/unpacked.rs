@@ -2,7 +2,6 @@
 //! and goes on. What is transformed stays in its core's cache; packed, it would go out to memory and come back.
 
 use super::correlate::{Correlation, Points};
-use super::kernels::Kernels;
 use super::pack::LINE;
 use super::products::Product;
 use super::weights::PACK_ROWS;
@@ -48,7 +47,7 @@ impl Correlation<'_> {
         out: SharedMut,
         workspace: &Workspace,
     ) {
-        let (packing, sizes, kernels) = (&self.packing, self.sizes(), Kernels::current());
+        let (packing, sizes) = (&self.packing, self.sizes());
         let columns = packing.columns;
         let chunk = (FILTERS / (sizes.weight_planes() * columns)).next_multiple_of(PACK_ROWS);
         let chunk = chunk.min(packing.depth.next_multiple_of(PACK_ROWS));
@@ -79,9 +78,9 @@ impl Correlation<'_> {
                         out_stride: columns,
                         accumulate: first > 0,
                     };
-                    // SAFETY: `current` is a level of this CPU; the operands hold all rows and columns, and nobody
+                    // SAFETY: the product is of a level of this CPU; the operands hold all rows and columns, and nobody
                     // writes to points now.
-                    unsafe { (kernels.product)(&args) };
+                    unsafe { (packing.product)(&args) };
                 }
             }
         }
