@@ -56,8 +56,8 @@ pub(super) fn resample(
     resized(image, window, size, &options)
 }
 
-/// The part (top, left) of `part` pixels of a picture that would be resized to `size`: the same pixels, without making the
-/// others.
+/// The part (top, left) of `part` pixels of a picture that would be resized to `size`, without making the others: the same
+/// pixels, within 1 of 255, since weights are rounded from other fractions.
 pub(super) fn resample_part(
     image: &Image,
     size: [usize; 2],

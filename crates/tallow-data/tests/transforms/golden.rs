@@ -60,7 +60,7 @@ fn the_middle_is_cut_out_where_torchvision_does() {
     );
 }
 
-/// Behind a resizing only the part that is cut out is made: the same pixels as one after the other.
+/// Behind a resizing only the part that is cut out is made: the pixels of one after the other, but for rounding.
 #[test]
 fn a_resized_picture_is_cropped_as_if_it_had_been_whole() {
     let picture = || stored("picture");
@@ -80,7 +80,16 @@ fn a_resized_picture_is_cropped_as_if_it_had_been_whole() {
             let expected = pipeline().center_crop(crop).apply_fixed(resized).unwrap();
             let both = pipeline().then(resize).center_crop(crop);
             let found = both.apply_fixed(picture()).unwrap();
-            assert_eq!(found, expected, "{to:?} {crop:?} {interpolation:?}");
+            assert_eq!(
+                [found.height(), found.width()],
+                [expected.height(), expected.width()]
+            );
+            let pairs = found.values().iter().zip(expected.values());
+            let worst = pairs.map(|(a, b)| a.abs_diff(*b)).max();
+            assert!(
+                worst <= Some(1),
+                "{to:?} {crop:?} {interpolation:?}: {worst:?}"
+            );
         }
     }
     let both = pipeline().resize(40).center_crop([33, 30]);
