@@ -19,11 +19,15 @@ const ROUNDS: usize = 11;
 
 fn main() -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let cases: [(&str, usize, bool); 3] =
-        [("resnet18_224", 224, true), ("resnet18_cifar", 32, true), ("simple_cifar", 32, false)];
+    let cases: [(&str, usize, bool); 3] = [
+        ("resnet18_224", 224, true),
+        ("resnet18_cifar", 32, true),
+        ("simple_cifar", 32, false),
+    ];
     for (name, pixels, resnet) in cases {
         let path = folder.path().join(name);
-        let image = Tensor::rand(0f32, 1., (1, 3, pixels, pixels), &Device::Cpu)?.to_dtype(DType::F32)?;
+        let image =
+            Tensor::rand(0f32, 1., (1, 3, pixels, pixels), &Device::Cpu)?.to_dtype(DType::F32)?;
         let params = Params::f32_cpu();
         let model: Box<dyn ModuleT> = match (resnet, pixels) {
             (true, 224) => Box::new(ResNet::resnet18(1000, Stem::ImageNet, params.builder())?),
@@ -31,7 +35,10 @@ fn main() -> Result<()> {
             (false, _) => Box::new(SimpleCifar::new(3, 10, params.builder())?),
         };
         let model = candle_nn::func_t(move |xs, train| model.forward_t(xs, train));
-        FreezeOptions::new().params(&params).freeze(&model, &image)?.save(&path)?;
+        FreezeOptions::new()
+            .params(&params)
+            .freeze(&model, &image)?
+            .save(&path)?;
         drop((model, params));
         measure(name, &path, &image)?;
     }

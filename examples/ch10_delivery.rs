@@ -20,7 +20,11 @@ fn main() -> Result<()> {
     // A trained model.
     let (train, test) = datasets::fashion_mnist_subset()?;
     let stats = train.channel_stats()?;
-    let classes: Vec<String> = train.class_names().iter().map(ToString::to_string).collect();
+    let classes: Vec<String> = train
+        .class_names()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     let loader = |data: &ImageDataset, config: LoaderConfig| {
         data.clone().loader(LoaderConfig {
             seed: SEED,
@@ -47,7 +51,9 @@ fn main() -> Result<()> {
     // Inference alone: PyTorch's `model.eval()` forgotten is a fault that shows late; here it is one that shows at once.
     export::verify_model(model, &image)?;
     let forgotten = candle_nn::func_t(|xs, _| ops::dropout(xs, 0.5, true));
-    let error = export::verify_model(&forgotten, &image).err().context("dropout went unnoticed")?;
+    let error = export::verify_model(&forgotten, &image)
+        .err()
+        .context("dropout went unnoticed")?;
     println!("\n{error}");
 
     // Frozen, saved, and loaded without the model's type.
@@ -57,13 +63,20 @@ fn main() -> Result<()> {
     let program = Program::load(&path)?;
     let runner = program.compile(CompileOptions::default())?;
     let expected = model.forward_t(&image, false)?;
-    println!("\nprogram for batches of {:?}: differs by {:.1e}", program.batch_sizes(), difference(&runner.forward(&image)?, &expected)?);
+    println!(
+        "\nprogram for batches of {:?}: differs by {:.1e}",
+        program.batch_sizes(),
+        difference(&runner.forward(&image)?, &expected)?
+    );
 
     // ONNX, out and in.
     let path = folder.path().join("model.onnx");
     onnx::write(&program, &path)?;
     let runner = onnx::read(&path, &[])?.compile(CompileOptions::default())?;
-    println!("from ONNX: differs by {:.1e}", difference(&runner.forward(&image)?, &expected)?);
+    println!(
+        "from ONNX: differs by {:.1e}",
+        difference(&runner.forward(&image)?, &expected)?
+    );
 
     // The twelve points at once.
     let Normalize { mean, std } = &stats;

@@ -93,7 +93,11 @@ fn main() -> Result<()> {
     // Delivery: frozen, exported, measured and verified.
     let batch = test.epoch(0)?.next().context("no test image")??;
     let build = Build::detect();
-    let commit = if build.git_commit.is_empty() { "not in git" } else { &build.git_commit };
+    let commit = if build.git_commit.is_empty() {
+        "not in git"
+    } else {
+        &build.git_commit
+    };
     let delivery = Delivery::new("quickstart", env!("CARGO_PKG_VERSION"))
         .params(trainer.params())
         .batch_sizes(&[1, 8])

@@ -32,7 +32,9 @@ pub fn measure_latency(runner: &Runner, inputs: &[Tensor]) -> Result<Latency> {
     times.sort_by(f64::total_cmp);
     // The nearest rank: the smallest time that this share of the runs doesn't exceed.
     let rank = |percent: usize| times[(times.len() * percent).div_ceil(100).max(1) - 1];
-    let batch = inputs.first().and_then(|input| input.dims().first().copied());
+    let batch = inputs
+        .first()
+        .and_then(|input| input.dims().first().copied());
     let threads = candle_core::utils::get_num_threads();
     Ok(Latency {
         batch: batch.unwrap_or(1),

@@ -137,7 +137,13 @@ fn check_node(node: &tallow_graph::Node) -> Result<()> {
     {
         return Err(wrong(format!("claims {ty}")));
     }
-    let sane = |values: &[&[usize]]| values.iter().copied().flatten().all(|&v| v <= LARGEST_ATTRIBUTE);
+    let sane = |values: &[&[usize]]| {
+        values
+            .iter()
+            .copied()
+            .flatten()
+            .all(|&v| v <= LARGEST_ATTRIBUTE)
+    };
     let attributes = match &node.op {
         Op::Conv2d(Conv2d {
             stride,

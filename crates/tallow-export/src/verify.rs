@@ -112,7 +112,10 @@ pub fn verify(folder: impl AsRef<Path>) -> Report {
         }
     };
     let model = &manifest.model;
-    let found = format!("{} {}, delivered {}", model.name, model.version, model.created);
+    let found = format!(
+        "{} {}, delivered {}",
+        model.name, model.version, model.created
+    );
     report.check("manifest", Ok(found));
     files(folder, &manifest, &mut report);
     let Some(file) = manifest.file(Role::Program).filter(|_| intact) else {
@@ -141,7 +144,10 @@ fn checksums(folder: &Path, report: &mut Report) -> bool {
     let mut listed = BTreeMap::new();
     for line in text.lines() {
         let Some((sum, name)) = line.split_once("  ") else {
-            report.check(&format!("checksums {SUMS}"), Err(format!("the line `{line}`")));
+            report.check(
+                &format!("checksums {SUMS}"),
+                Err(format!("the line `{line}`")),
+            );
             return false;
         };
         listed.insert(name, sum);
@@ -155,7 +161,10 @@ fn checksums(folder: &Path, report: &mut Report) -> bool {
         report.check(&format!("checksum of {name}"), Err(result));
     }
     if !listed.contains_key(MANIFEST) {
-        report.check(&format!("checksums {SUMS}"), Err(format!("lacks {MANIFEST}")));
+        report.check(
+            &format!("checksums {SUMS}"),
+            Err(format!("lacks {MANIFEST}")),
+        );
         return false;
     }
     if intact {
@@ -190,24 +199,41 @@ fn files(folder: &Path, manifest: &Manifest, report: &mut Report) {
 }
 
 fn run(folder: &Path, manifest: &Manifest, program: &Program, report: &mut Report) {
-    report.check("program", Ok(format!("{}, inference alone", manifest.format.program)));
-    report.check("inputs", same_values(&manifest.interface.inputs, &inputs(program)));
-    report.check("outputs", same_values(&manifest.interface.outputs, &outputs(program)));
+    report.check(
+        "program",
+        Ok(format!("{}, inference alone", manifest.format.program)),
+    );
+    report.check(
+        "inputs",
+        same_values(&manifest.interface.inputs, &inputs(program)),
+    );
+    report.check(
+        "outputs",
+        same_values(&manifest.interface.outputs, &outputs(program)),
+    );
     let (stated, found) = (&manifest.interface.batch_sizes, program.batch_sizes());
     report.check(
         "batch sizes",
         match *stated == found {
             true => Ok(format!("{found:?}")),
-            false => Err(format!("the manifest says {stated:?}, the program {found:?}")),
+            false => Err(format!(
+                "the manifest says {stated:?}, the program {found:?}"
+            )),
         },
     );
-    let width = program.outputs().first().and_then(|ty| ty.shape.last().copied());
+    let width = program
+        .outputs()
+        .first()
+        .and_then(|ty| ty.shape.last().copied());
     let named = manifest.classes.len();
     report.check(
         "classes",
         match width.unwrap_or(1) == named {
             true => Ok(format!("{named}")),
-            false => Err(format!("{named} are named, the program gives {}", width.unwrap_or(1))),
+            false => Err(format!(
+                "{named} are named, the program gives {}",
+                width.unwrap_or(1)
+            )),
         },
     );
     let runner = match program.compile(options(manifest)) {
@@ -221,13 +247,22 @@ fn run(folder: &Path, manifest: &Manifest, program: &Program, report: &mut Repor
             report.check("golden output", Ok(found));
             latency(&runner, &inputs, manifest, report);
         }
-        Err(error) => report.check(&format!("golden output {}", manifest.golden.file), Err(error)),
+        Err(error) => report.check(
+            &format!("golden output {}", manifest.golden.file),
+            Err(error),
+        ),
     }
 }
 
 /// The options that the program was delivered with.
 fn options(manifest: &Manifest) -> Options {
-    let is = |name: &str, value: &str| manifest.compile.options.get(name).is_some_and(|v| v == value);
+    let is = |name: &str, value: &str| {
+        manifest
+            .compile
+            .options
+            .get(name)
+            .is_some_and(|v| v == value)
+    };
     Options::default().winograd(!is("winograd", "false"))
 }
 
@@ -250,18 +285,27 @@ pub(crate) fn outputs(program: &Program) -> Vec<Value> {
 
 fn same_values(stated: &[Value], found: &[Value]) -> Result<String, String> {
     let list = |values: &[Value]| {
-        let shown = values.iter().map(|v| format!("{}: {}{:?}", v.name, v.dtype, v.shape));
+        let shown = values
+            .iter()
+            .map(|v| format!("{}: {}{:?}", v.name, v.dtype, v.shape));
         shown.collect::<Vec<_>>().join(", ")
     };
     match stated == found {
         true => Ok(list(found)),
-        false => Err(format!("the manifest says {}, the program {}", list(stated), list(found))),
+        false => Err(format!(
+            "the manifest says {}, the program {}",
+            list(stated),
+            list(found)
+        )),
     }
 }
 
 fn compilation(runner: &Runner, manifest: &Manifest, report: &mut Report) {
     let metrics = runner.metrics();
-    let found = format!("{} kernels, {} fallbacks", metrics.kernels, metrics.fallbacks);
+    let found = format!(
+        "{} kernels, {} fallbacks",
+        metrics.kernels, metrics.fallbacks
+    );
     let result = match metrics.kernels > 0 && metrics.fallbacks == 0 {
         true => Ok(found),
         false => Err(found),
@@ -276,10 +320,18 @@ fn compilation(runner: &Runner, manifest: &Manifest, report: &mut Report) {
 fn machine(manifest: &Manifest, report: &mut Report) {
     let (made, here) = (&manifest.machine, Machine::detect());
     if *made == here {
-        return report.check("machine", Ok(format!("{}, {} threads", here.cpu, here.threads)));
+        return report.check(
+            "machine",
+            Ok(format!("{}, {} threads", here.cpu, here.threads)),
+        );
     }
     let list = |machine: &Machine| {
-        format!("{} [{}] {} threads", machine.cpu, machine.features.join(" "), machine.threads)
+        format!(
+            "{} [{}] {} threads",
+            machine.cpu,
+            machine.features.join(" "),
+            machine.threads
+        )
     };
     let found = format!("{}; it was made on {}", list(&here), list(made));
     report.add("machine", Outcome::Noted, found);
@@ -308,7 +360,10 @@ fn golden(
         let (deviation, _) = deviation(found, expected).map_err(text)?;
         worst = worst.max(deviation);
     }
-    let found = format!("differs by {worst:.1e}, {:.1e} is allowed", golden.tolerance);
+    let found = format!(
+        "differs by {worst:.1e}, {:.1e} is allowed",
+        golden.tolerance
+    );
     match worst <= golden.tolerance {
         true => Ok((inputs, found)),
         false => Err(found),
@@ -328,8 +383,15 @@ pub(crate) fn deviation(found: &Tensor, expected: &Tensor) -> crate::Result<(f64
     let mut worst = (0f64, 0f64);
     for (found, expected) in found.iter().zip(&expected) {
         let difference = f64::from((found - expected).abs());
-        let difference = if difference.is_nan() { f64::INFINITY } else { difference };
-        worst = (worst.0.max(difference), worst.1.max(f64::from(expected.abs())));
+        let difference = if difference.is_nan() {
+            f64::INFINITY
+        } else {
+            difference
+        };
+        worst = (
+            worst.0.max(difference),
+            worst.1.max(f64::from(expected.abs())),
+        );
     }
     Ok(worst)
 }
@@ -339,18 +401,30 @@ fn latency(runner: &Runner, inputs: &[Tensor], manifest: &Manifest, report: &mut
         Ok(measured) => measured,
         Err(error) => return report.check("latency", Err(error.to_string())),
     };
-    let stated = manifest.latency.iter().find(|stated| stated.batch == measured.batch);
+    let stated = manifest
+        .latency
+        .iter()
+        .find(|stated| stated.batch == measured.batch);
     let found = format!(
         "batch {}: median {:.2} ms, p99 {:.2} ms",
         measured.batch, measured.median_ms, measured.p99_ms
     );
     let Some(stated) = stated else {
-        return report.check("latency", Err(format!("{found}, the manifest has none for it")));
+        return report.check(
+            "latency",
+            Err(format!("{found}, the manifest has none for it")),
+        );
     };
-    let found = format!("{found}; {:.2} and {:.2} ms where it was made", stated.median_ms, stated.p99_ms);
+    let found = format!(
+        "{found}; {:.2} and {:.2} ms where it was made",
+        stated.median_ms, stated.p99_ms
+    );
     match stated.limit_ms {
         Some(limit) if measured.median_ms > limit => {
-            report.check("latency", Err(format!("{found}, more than the limit of {limit} ms")));
+            report.check(
+                "latency",
+                Err(format!("{found}, more than the limit of {limit} ms")),
+            );
         }
         Some(limit) => report.check("latency", Ok(format!("{found}, within {limit} ms"))),
         None => report.add("latency", Outcome::Noted, found),

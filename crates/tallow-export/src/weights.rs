@@ -24,7 +24,8 @@ impl Elements {
     /// Those of a part of a mapped file; a copy if they don't lie as floats do in this machine's memory.
     pub(crate) fn mapped(mapping: &Mapping, range: Range<usize>) -> Self {
         let bytes = mapping.bytes(&range);
-        let fits = cfg!(target_endian = "little") && bytemuck::try_cast_slice::<u8, f32>(bytes).is_ok();
+        let fits =
+            cfg!(target_endian = "little") && bytemuck::try_cast_slice::<u8, f32>(bytes).is_ok();
         if fits {
             return Self::Mapped(mapping.clone(), range);
         }

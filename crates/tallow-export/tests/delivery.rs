@@ -8,6 +8,7 @@ use candle_core::Tensor;
 use candle_nn::ModuleT;
 use common::noise;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use tallow_export::{Delivery, Error, Manifest, Outcome, Program, deliver, verify};
 use tallow_nn::LeNet5;
 use tallow_tensor::Params;
@@ -40,7 +41,9 @@ fn failures(folder: &Path) -> String {
     let report = verify(folder);
     assert_eq!(report.deploy(), report.failures().next().is_none());
     let failed = report.failures();
-    failed.map(|check| format!("{}: {}\n", check.name, check.found)).collect()
+    failed
+        .map(|check| format!("{}: {}\n", check.name, check.found))
+        .collect()
 }
 
 #[test]
@@ -57,7 +60,13 @@ fn a_delivery_holds_all_that_is_needed() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
-    let expected = ["SHA256SUMS", "golden.safetensors", "manifest.json", "model.onnx", "model.safetensors"];
+    let expected = [
+        "SHA256SUMS",
+        "golden.safetensors",
+        "manifest.json",
+        "model.onnx",
+        "model.safetensors",
+    ];
     assert_eq!(names, expected);
     let around = std::fs::read_dir(target.parent().unwrap()).unwrap().count();
     assert_eq!(around, 1, "nothing is left beside the delivery");
@@ -71,7 +80,10 @@ fn a_delivery_holds_all_that_is_needed() {
     assert!(manifest.build.rustc.starts_with("rustc"));
 
     let report = verify(&target).to_string();
-    assert!(report.contains("deploy: yes") && report.contains("golden output"), "{report}");
+    assert!(
+        report.contains("deploy: yes") && report.contains("golden output"),
+        "{report}"
+    );
     let program = Program::load(target.join("model.safetensors")).unwrap();
     assert_eq!(program.weight_names().collect::<Vec<_>>(), params.names());
 }
@@ -82,7 +94,13 @@ fn one_changed_byte_of_any_file_is_noticed() {
     let target = folder.path().join("clothes");
     delivered(&target);
     assert_eq!(failures(&target), "");
-    let names = ["SHA256SUMS", "golden.safetensors", "manifest.json", "model.onnx", "model.safetensors"];
+    let names = [
+        "SHA256SUMS",
+        "golden.safetensors",
+        "manifest.json",
+        "model.onnx",
+        "model.safetensors",
+    ];
     for name in names {
         let path = target.join(name);
         let whole = std::fs::read(&path).unwrap();
@@ -111,14 +129,18 @@ fn forge(folder: &Path, change: impl Fn(&mut Value)) {
     resum(folder);
 }
 
+fn sum(path: &Path) -> String {
+    let digest = Sha256::digest(std::fs::read(path).unwrap());
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// New checksums for what is there.
 fn resum(folder: &Path) {
-    let output = std::process::Command::new("sh")
-        .args(["-c", "sha256sum $(cut -c67- SHA256SUMS) > sums && mv sums SHA256SUMS"])
-        .current_dir(folder)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let path = folder.join("SHA256SUMS");
+    let old = std::fs::read_to_string(&path).unwrap();
+    let names = old.lines().filter_map(|line| line.split_once("  "));
+    let lines = names.map(|(_, name)| format!("{}  {name}\n", sum(&folder.join(name))));
+    std::fs::write(&path, lines.collect::<String>()).unwrap();
 }
 
 #[test]
@@ -132,17 +154,27 @@ fn what_contradicts_the_program_is_noticed_in_spite_of_its_checksums() {
         assert!(failed.contains(what), "{what}: {failed:?}");
     };
     check("classes", &|m| m["classes"] = json!(["boot", "coat"]));
-    check("shape", &|m| m["interface"]["inputs"][0]["shape"] = json!([1, 1, 28, 0]));
-    check("inputs", &|m| m["interface"]["inputs"][0]["shape"] = json!([1, 1, 28, 29]));
-    check("inputs", &|m| m["interface"]["inputs"][0]["name"] = json!("y"));
-    check("outputs", &|m| m["interface"]["outputs"][0]["shape"] = json!([2, 3]));
+    check("shape", &|m| {
+        m["interface"]["inputs"][0]["shape"] = json!([1, 1, 28, 0])
+    });
+    check("inputs", &|m| {
+        m["interface"]["inputs"][0]["shape"] = json!([1, 1, 28, 29])
+    });
+    check("inputs", &|m| {
+        m["interface"]["inputs"][0]["name"] = json!("y")
+    });
+    check("outputs", &|m| {
+        m["interface"]["outputs"][0]["shape"] = json!([2, 3])
+    });
     check("batch sizes", &|m| {
         m["interface"]["batch_sizes"] = json!([1]);
         m["latency"].as_array_mut().unwrap().pop();
     });
     check("kernels", &|m| m["compile"]["kernels"] = json!(0));
     check("fallbacks", &|m| m["compile"]["fallbacks"] = json!(1));
-    check("seed", &|m| drop(m["training"].as_object_mut().unwrap().remove("seed")));
+    check("seed", &|m| {
+        drop(m["training"].as_object_mut().unwrap().remove("seed"))
+    });
     check("version", &|m| m["manifest_version"] = json!(2));
     check("model.safetensors", &|m| m["files"][0]["bytes"] = json!(1));
     check("latency", &|m| m["latency"][0]["limit_ms"] = json!(1e-9));
@@ -158,8 +190,7 @@ fn another_golden_output_is_noticed_in_spite_of_its_checksums() {
     let wrong = (&tensors["output_0"] + 0.5).unwrap();
     tensors.insert("output_0".into(), wrong);
     candle_core::safetensors::save(&tensors, &path).unwrap();
-    let sum = std::process::Command::new("sha256sum").arg(&path).output().unwrap();
-    let sum = String::from_utf8_lossy(&sum.stdout)[..64].to_string();
+    let sum = sum(&path);
     let bytes = std::fs::metadata(&path).unwrap().len();
     forge(&target, |manifest| {
         for file in manifest["files"].as_array_mut().unwrap() {
@@ -184,7 +215,13 @@ fn what_is_missing_is_listed_at_once_and_nothing_is_delivered() {
         panic!("{error}");
     };
     let text = missing.join("\n");
-    for item in ["model.name", "classes", "normalisation", "dataset", "metrics"] {
+    for item in [
+        "model.name",
+        "classes",
+        "normalisation",
+        "dataset",
+        "metrics",
+    ] {
         assert!(text.contains(item), "{item}: {text}");
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
@@ -205,11 +242,14 @@ fn a_delivery_replaces_one_and_nothing_else() {
     assert!(error.is_err());
     assert_eq!(failures(&target), "");
 
+    std::fs::write(target.join("notes.txt"), b"mine").unwrap();
+    let error = deliver(&model, &image, &described(), &target).unwrap_err();
+    assert!(error.to_string().contains("notes.txt"), "{error}");
     let photos = folder.path().join("photos");
     std::fs::create_dir(&photos).unwrap();
     std::fs::write(photos.join("me.jpg"), b"not yours").unwrap();
     let error = deliver(&model, &image, &described(), &photos).unwrap_err();
-    assert!(error.to_string().contains("holds files"), "{error}");
+    assert!(error.to_string().contains("holds `me.jpg`"), "{error}");
     assert_eq!(std::fs::read(photos.join("me.jpg")).unwrap(), b"not yours");
 }
 
@@ -234,5 +274,10 @@ fn a_folder_without_a_delivery_is_not_deployed() {
     let folder = tempfile::tempdir().unwrap();
     let report = verify(folder.path());
     assert!(!report.deploy());
-    assert!(report.checks.iter().all(|check| check.outcome == Outcome::Failed));
+    assert!(
+        report
+            .checks
+            .iter()
+            .all(|check| check.outcome == Outcome::Failed)
+    );
 }

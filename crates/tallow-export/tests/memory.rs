@@ -22,8 +22,14 @@ fn anonymous() -> u64 {
 struct Wide(Vec<Linear>);
 
 impl ModuleT for Wide {
-    fn forward_t(&self, xs: &candle_core::Tensor, _train: bool) -> candle_core::Result<candle_core::Tensor> {
-        self.0.iter().try_fold(xs.clone(), |xs, layer| layer.forward(&xs))
+    fn forward_t(
+        &self,
+        xs: &candle_core::Tensor,
+        _train: bool,
+    ) -> candle_core::Result<candle_core::Tensor> {
+        self.0
+            .iter()
+            .try_fold(xs.clone(), |xs, layer| layer.forward(&xs))
     }
 }
 
@@ -48,5 +54,8 @@ fn loading_and_running_copies_no_weights() {
     let ys = runner.forward(&xs).unwrap();
     assert_eq!(ys.dims(), [1, 2048]);
     let grown = anonymous().saturating_sub(before);
-    assert!(grown < weights / 4, "{grown} bytes for {weights} of weights");
+    assert!(
+        grown < weights / 4,
+        "{grown} bytes for {weights} of weights"
+    );
 }

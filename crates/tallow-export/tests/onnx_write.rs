@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
@@ -10,9 +11,11 @@ use candle_nn::ModuleT;
 use common::{Case, difference, models, noise};
 use tallow_compile::Options;
 use tallow_export::{FreezeOptions, Program, onnx};
-use tallow_graph::op::{Conv2d, Interpolation};
+use tallow_graph::op::{Conv2d, FakeQuantize, Input, Interpolation, Param, ParamKind, Quantized};
+use tallow_graph::{Graph, NodeId, Op, TensorType};
 use tallow_tensor::Params;
 use tallow_tensor::ops::{self, Pool2dConfig};
+use tallow_tensor::params::write_tensors;
 
 fn frozen(case: &Case) -> Program {
     let options = FreezeOptions::new().params(&case.params);
@@ -25,7 +28,8 @@ fn python() -> Option<std::path::PathBuf> {
     let has = Command::new(&python)
         .args(["-c", "import onnx, onnxruntime"])
         .output();
-    has.is_ok_and(|output| output.status.success()).then_some(python)
+    has.is_ok_and(|output| output.status.success())
+        .then_some(python)
 }
 
 /// Checks and runs every model of a folder with onnxruntime.
@@ -35,14 +39,21 @@ fn check(folder: &Path, count: usize) {
         return;
     };
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/onnx/run_models.py");
-    let output = Command::new(python).arg(script).arg(folder).output().unwrap();
+    let output = Command::new(python)
+        .arg(script)
+        .arg(folder)
+        .output()
+        .unwrap();
     let stdout = String::from_utf8_lossy(&output.stdout);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stdout}{stderr}");
     assert_eq!(stdout.lines().count(), count, "{stdout}");
     for line in stdout.lines() {
         let words: Vec<&str> = line.split(' ').collect();
-        let numbers: Vec<f64> = words[1..].iter().map(|word| word.parse().unwrap()).collect();
+        let numbers: Vec<f64> = words[1..]
+            .iter()
+            .map(|word| word.parse().unwrap())
+            .collect();
         assert!(numbers[0] <= 1e-5 * numbers[1].max(1.0), "{line}");
         eprintln!("onnxruntime: {line}");
     }
@@ -62,7 +73,13 @@ fn onnxruntime_gives_what_every_model_gives() {
     let cases = models();
     for case in &cases {
         let expected = case.model.forward_t(&case.example, false).unwrap();
-        store(folder.path(), case.name, &frozen(case), &case.example, &expected);
+        store(
+            folder.path(),
+            case.name,
+            &frozen(case),
+            &case.example,
+            &expected,
+        );
     }
     check(folder.path(), cases.len());
 }
@@ -107,7 +124,9 @@ const OPERATIONS: &[(&str, [usize; 4], Run)] = &[
     ("silu", [2, 4, 5, 7], ops::silu),
     ("gelu_tanh", [2, 4, 5, 7], ops::gelu_tanh),
     ("add_scalar", [2, 4, 5, 7], |x| ops::add_scalar(x, -0.25)),
-    ("div", [2, 4, 5, 7], |x| ops::div(x, &Tensor::full(3f32, (4, 1, 1), &Device::Cpu)?)),
+    ("div", [2, 4, 5, 7], |x| {
+        ops::div(x, &Tensor::full(3f32, (4, 1, 1), &Device::Cpu)?)
+    }),
     ("expand", [2, 4, 1, 7], |x| ops::expand(x, &[2, 4, 3, 7])),
     ("sum", [2, 4, 5, 7], |x| ops::sum(x, &[1, 3], true)),
     ("log_softmax", [2, 4, 5, 7], |x| ops::log_softmax(x, 1)),
@@ -117,22 +136,55 @@ const OPERATIONS: &[(&str, [usize; 4], Run)] = &[
     }),
     ("conv_dilated", [2, 4, 9, 9], |x| {
         let weight = noise(&[6, 2, 3, 3], 5);
-        let conv = Conv2d { stride: [2, 1], padding: [2, 1], dilation: [2, 1], groups: 2 };
+        let conv = Conv2d {
+            stride: [2, 1],
+            padding: [2, 1],
+            dilation: [2, 1],
+            groups: 2,
+        };
         ops::conv2d(x, &weight, None, &conv)
     }),
-    ("max_pool_ceil", [2, 4, 8, 7], |x| ops::max_pool2d(x, &pool(3, 2, 0, true))),
-    ("max_pool_padded", [2, 4, 8, 7], |x| ops::max_pool2d(x, &pool(3, 2, 1, false))),
-    ("avg_pool", [2, 4, 8, 7], |x| ops::avg_pool2d(x, &pool(3, 2, 1, false), true)),
-    ("avg_pool_ceil", [2, 4, 8, 7], |x| ops::avg_pool2d(x, &pool(3, 2, 1, true), false)),
-    ("adaptive_avg", [2, 4, 8, 7], |x| ops::adaptive_avg_pool2d(x, [3, 5])),
-    ("adaptive_max", [2, 4, 8, 7], |x| ops::adaptive_max_pool2d(x, [3, 5])),
-    ("adaptive_max_even", [2, 4, 8, 6], |x| ops::adaptive_max_pool2d(x, [2, 3])),
-    ("nearest", [2, 4, 5, 7], |x| ops::interpolate(x, [10, 3], Interpolation::Nearest)),
+    ("max_pool_ceil", [2, 4, 8, 7], |x| {
+        ops::max_pool2d(x, &pool(3, 2, 0, true))
+    }),
+    ("max_pool_padded", [2, 4, 8, 7], |x| {
+        ops::max_pool2d(x, &pool(3, 2, 1, false))
+    }),
+    ("avg_pool", [2, 4, 8, 7], |x| {
+        ops::avg_pool2d(x, &pool(3, 2, 1, false), true)
+    }),
+    ("avg_pool_ceil", [2, 4, 8, 7], |x| {
+        ops::avg_pool2d(x, &pool(3, 2, 1, true), false)
+    }),
+    ("adaptive_avg", [2, 4, 8, 7], |x| {
+        ops::adaptive_avg_pool2d(x, [3, 5])
+    }),
+    ("adaptive_max", [2, 4, 8, 7], |x| {
+        ops::adaptive_max_pool2d(x, [3, 5])
+    }),
+    ("adaptive_max_even", [2, 4, 8, 6], |x| {
+        ops::adaptive_max_pool2d(x, [2, 3])
+    }),
+    ("nearest", [2, 4, 5, 7], |x| {
+        ops::interpolate(x, [10, 3], Interpolation::Nearest)
+    }),
     ("bilinear", [2, 4, 5, 7], |x| {
-        ops::interpolate(x, [8, 9], Interpolation::Bilinear { align_corners: false })
+        ops::interpolate(
+            x,
+            [8, 9],
+            Interpolation::Bilinear {
+                align_corners: false,
+            },
+        )
     }),
     ("bilinear_aligned", [2, 4, 5, 7], |x| {
-        ops::interpolate(x, [8, 9], Interpolation::Bilinear { align_corners: true })
+        ops::interpolate(
+            x,
+            [8, 9],
+            Interpolation::Bilinear {
+                align_corners: true,
+            },
+        )
     }),
 ];
 
@@ -165,7 +217,9 @@ fn onnxruntime_gives_what_other_operations_give() {
 #[test]
 fn what_onnx_has_no_word_for_is_refused() {
     let model = candle_nn::func_t(|xs, _| ops::avg_pool2d(xs, &pool(3, 2, 1, true), true));
-    let program = FreezeOptions::new().freeze(&model, &noise(&[1, 2, 8, 7], 1)).unwrap();
+    let program = FreezeOptions::new()
+        .freeze(&model, &noise(&[1, 2, 8, 7], 1))
+        .unwrap();
     let folder = tempfile::tempdir().unwrap();
     let error = onnx::write(&program, folder.path().join("model.onnx")).unwrap_err();
     assert!(error.to_string().contains("AveragePool"), "{error}");
@@ -184,6 +238,63 @@ fn names_survive_even_where_they_clash() {
     let options = FreezeOptions::new().params(&params);
     let program = options.freeze(&model, &xs).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    store(folder.path(), "clash", &program, &xs, &model.forward_t(&xs, false).unwrap());
+    store(
+        folder.path(),
+        "clash",
+        &program,
+        &xs,
+        &model.forward_t(&xs, false).unwrap(),
+    );
     check(folder.path(), 1);
+}
+
+/// A convolution of quantized values, from a file, since no model of ours is one.
+fn quantized(folder: &Path) -> Program {
+    let mut graph = Graph::default();
+    let mut push = |op: Op, inputs: &[NodeId]| graph.push(op, inputs, "conv").unwrap();
+    let ty = TensorType::f32([1, 2, 6, 6]);
+    let name = "x".to_string();
+    let x = push(Op::Input(Input { name, ty }), &[]);
+    let activations = Quantized {
+        scale: 0.02,
+        zero_point: 100,
+    };
+    let x = push(
+        Op::FakeQuantize(FakeQuantize::activations(activations)),
+        &[x],
+    );
+    let ty = TensorType::f32([3, 2, 3, 3]);
+    let param = Param {
+        name: "conv.weight".into(),
+        ty,
+        kind: ParamKind::Frozen,
+    };
+    let weight = push(Op::Param(param), &[]);
+    let weights = FakeQuantize::weights(vec![0.01, 0.02, 0.03]);
+    let weight = push(Op::FakeQuantize(weights), &[weight]);
+    let y = push(Op::Conv2d(Conv2d::default()), &[x, weight]);
+    graph.outputs.push(y);
+
+    let path = folder.join("quantized.safetensors");
+    let json = serde_json::json!({ "version": 1, "graphs": [graph] }).to_string();
+    let metadata = BTreeMap::from([("tallow.program".to_string(), json)]);
+    let weight = (noise(&[3, 2, 3, 3], 5) * 0.5).unwrap();
+    write_tensors(&path, [("conv.weight", &weight)], &metadata).unwrap();
+    Program::load(path).unwrap()
+}
+
+#[test]
+fn quantized_values_are_written_as_whole_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = quantized(folder.path());
+    let xs = noise(&[1, 2, 6, 6], 7);
+    let runner = program.compile(Options::default().winograd(false)).unwrap();
+    let expected = runner.forward(&xs).unwrap();
+    store(folder.path(), "quantized", &program, &xs, &expected);
+    check(folder.path(), 1);
+    let bytes = std::fs::read(folder.path().join("quantized.onnx")).unwrap();
+    let has = |text: &[u8]| bytes.windows(text.len()).any(|window| window == text);
+    assert!(has(b"QuantizeLinear") && has(b"conv.weight/int8"));
+    // 54 weights as bytes, not as floats.
+    assert!(bytes.len() < 1500, "{} bytes", bytes.len());
 }

@@ -11,8 +11,8 @@ use common::{difference, models, noise};
 use tallow_compile::Options;
 use tallow_export::{FreezeOptions, Program};
 use tallow_nn::{ConvNormAct, ConvNormActConfig, LeNet5, Linear};
-use tallow_tensor::ops::{self, Pool2dConfig};
 use tallow_tensor::Params;
+use tallow_tensor::ops::{self, Pool2dConfig};
 use tallow_tensor::params::{TensorFile, write_tensors};
 use tallow_tensor::rng::Stream;
 
@@ -63,7 +63,10 @@ fn any_reader_of_the_format_sees_the_weights() {
         .load(&path, tallow_tensor::params::Strict::Yes)
         .unwrap();
     let equal = other.to_tensors().unwrap();
-    assert_eq!(difference(&equal["fc1.weight"], &weights["fc1.weight"]), 0.0);
+    assert_eq!(
+        difference(&equal["fc1.weight"], &weights["fc1.weight"]),
+        0.0
+    );
 }
 
 /// A few operations of each kind, and few weights.
@@ -171,11 +174,15 @@ fn hostile_graphs_are_refused_by_what_is_wrong() {
     };
     refused("unknown variant", &replaced("\"relu\"", "\"launch\""));
     refused("version 2", &replaced("\"version\":1", "\"version\":2"));
-    refused("0 graphs, not 1 to 64", &|_| "{\"version\":1,\"graphs\":[]}".into());
+    refused("0 graphs, not 1 to 64", &|_| {
+        "{\"version\":1,\"graphs\":[]}".into()
+    });
     refused("can't be read", &|_| "[".repeat(1 << 20));
     let nested = "{\"version\":1,\"graphs\":".to_string() + &"[".repeat(100_000);
     refused("recursion limit", &|_| nested.clone());
-    refused("can't be read", &|json| json.replacen("\"id\":0", "\"id\":-1", 1));
+    refused("can't be read", &|json| {
+        json.replacen("\"id\":0", "\"id\":-1", 1)
+    });
     refused("ids count nodes", &|json| {
         json.replacen("\"id\":0", "\"id\":18446744073709551615", 1)
     });
@@ -192,11 +199,20 @@ fn hostile_graphs_are_refused_by_what_is_wrong() {
         json.replace("[1,1,8,8]", "[1,1,8,0]")
     });
     refused("absurd size", &|json| {
-        json.replacen("\"padding\":[1,1]", "\"padding\":[1,18446744073709551615]", 1)
+        json.replacen(
+            "\"padding\":[1,1]",
+            "\"padding\":[1,18446744073709551615]",
+            1,
+        )
     });
-    refused("is not there", &replaced("\"name\":\"fc.weight\"", "\"name\":\"other\""));
+    refused(
+        "is not there",
+        &replaced("\"name\":\"fc.weight\"", "\"name\":\"other\""),
+    );
     let dropout = "{\"dropout\":{\"p\":0.5,\"draw\":0}}";
-    refused("drops at random", &|json| json.replacen("\"relu\"", dropout, 1));
+    refused("drops at random", &|json| {
+        json.replacen("\"relu\"", dropout, 1)
+    });
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 

@@ -136,7 +136,9 @@ impl Plan {
 fn take(spare: &mut Vec<Vec<f32>>, len: usize) -> Vec<f32> {
     let large = |memory: &&Vec<f32>| memory.capacity() >= len;
     let fits = spare.iter().filter(large).map(Vec::capacity).min();
-    let place = spare.iter().position(|memory| Some(memory.capacity()) == fits);
+    let place = spare
+        .iter()
+        .position(|memory| Some(memory.capacity()) == fits);
     match place {
         Some(place) => {
             let mut memory = spare.swap_remove(place);

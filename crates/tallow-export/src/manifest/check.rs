@@ -18,7 +18,10 @@ impl Faults {
 
     fn number(&mut self, item: &str, number: f64) {
         let holds = number.is_finite() && number >= 0.0;
-        self.unless(holds, format!("{item} is {number}, not a number of at least 0"));
+        self.unless(
+            holds,
+            format!("{item} is {number}, not a number of at least 0"),
+        );
     }
 }
 
@@ -42,7 +45,10 @@ impl Manifest {
         faults.text("model.name", &self.model.name);
         faults.text("model.version", &self.model.version);
         let time = humantime::parse_rfc3339(&self.model.created);
-        faults.unless(time.is_ok(), "model.created is no time, such as 2026-01-31T12:00:00Z");
+        faults.unless(
+            time.is_ok(),
+            "model.created is no time, such as 2026-01-31T12:00:00Z",
+        );
         let build = &self.build;
         faults.text("build.rustc", &build.rustc);
         faults.text("build.target", &build.target);
@@ -69,23 +75,37 @@ impl Manifest {
     fn delivered_files(&self, faults: &mut Faults) {
         for file in &self.files {
             let name = &file.name;
-            let inside = !name.is_empty() && !name.contains(['/', '\\', '\n']) && !name.starts_with('.');
+            let inside =
+                !name.is_empty() && !name.contains(['/', '\\', '\n']) && !name.starts_with('.');
             faults.unless(inside, format!("files: `{name}` is no file's name"));
-            let hex = file.sha256.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+            let hex = file
+                .sha256
+                .bytes()
+                .all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
             let checksum = hex && file.sha256.len() == 64;
             faults.unless(checksum, format!("files: `{name}` has no SHA-256"));
             faults.unless(file.bytes > 0, format!("files: `{name}` is empty"));
-            let same = self.files.iter().filter(|other| other.name == *name).count();
+            let same = self
+                .files
+                .iter()
+                .filter(|other| other.name == *name)
+                .count();
             faults.unless(same == 1, format!("files: `{name}` is listed {same} times"));
         }
         for (role, name) in [(Role::Program, "program"), (Role::Golden, "golden")] {
             let count = self.files.iter().filter(|file| file.role == role).count();
-            faults.unless(count == 1, format!("files: {count} of role `{name}`, not 1"));
+            faults.unless(
+                count == 1,
+                format!("files: {count} of role `{name}`, not 1"),
+            );
         }
         faults.text("format.program", &self.format.program);
         let opset = self.format.onnx_opset.is_some();
         let onnx = self.file(Role::Onnx).is_some();
-        faults.unless(opset == onnx, "format.onnx_opset and the files disagree on ONNX");
+        faults.unless(
+            opset == onnx,
+            "format.onnx_opset and the files disagree on ONNX",
+        );
         let golden = self.file(Role::Golden).map(|file| file.name.as_str());
         let named = golden == Some(self.golden.file.as_str());
         faults.unless(named, "golden.file is not the file of role `golden`");
@@ -95,24 +115,49 @@ impl Manifest {
         let interface = &self.interface;
         faults.unless(!interface.inputs.is_empty(), "interface.inputs is empty");
         faults.unless(!interface.outputs.is_empty(), "interface.outputs is empty");
-        faults.unless(!interface.batch_sizes.is_empty(), "interface.batch_sizes is empty");
+        faults.unless(
+            !interface.batch_sizes.is_empty(),
+            "interface.batch_sizes is empty",
+        );
         for value in interface.inputs.iter().chain(&interface.outputs) {
             faults.text("the name of an input or output", &value.name);
-            let item = format!("interface: `{}` has the shape {:?}", value.name, value.shape);
+            let item = format!(
+                "interface: `{}` has the shape {:?}",
+                value.name, value.shape
+            );
             faults.unless(value.shape.iter().all(|&size| size > 0), item);
         }
         let normalisation = &self.normalisation;
         let (mean, std) = (&normalisation.mean, &normalisation.std);
         faults.unless(!mean.is_empty(), "normalisation.mean is empty");
         let pairs = mean.len() == std.len();
-        faults.unless(pairs, "normalisation.mean and normalisation.std differ in length");
-        let numbers = mean.iter().all(|v| v.is_finite()) && std.iter().all(|v| v.is_finite() && *v > 0.0);
-        faults.unless(numbers, "normalisation: a mean is no number, or a std is not above 0");
+        faults.unless(
+            pairs,
+            "normalisation.mean and normalisation.std differ in length",
+        );
+        let numbers =
+            mean.iter().all(|v| v.is_finite()) && std.iter().all(|v| v.is_finite() && *v > 0.0);
+        faults.unless(
+            numbers,
+            "normalisation: a mean is no number, or a std is not above 0",
+        );
         let scale = normalisation.scale;
-        faults.unless(scale.is_finite() && scale > 0.0, format!("normalisation.scale is {scale}"));
-        let channels = interface.inputs.first().and_then(|input| input.shape.get(1));
+        faults.unless(
+            scale.is_finite() && scale > 0.0,
+            format!("normalisation.scale is {scale}"),
+        );
+        let channels = interface
+            .inputs
+            .first()
+            .and_then(|input| input.shape.get(1));
         let fits = mean.len() == 1 || Some(&mean.len()) == channels;
-        faults.unless(fits, format!("normalisation is for {} channels, the input has {channels:?}", mean.len()));
+        faults.unless(
+            fits,
+            format!(
+                "normalisation is for {} channels, the input has {channels:?}",
+                mean.len()
+            ),
+        );
         self.class_names(faults);
     }
 
@@ -134,13 +179,19 @@ impl Manifest {
     fn measured(&self, faults: &mut Faults) {
         let compile = &self.compile;
         faults.unless(!compile.options.is_empty(), "compile.options is empty");
-        faults.unless(compile.kernels > 0, "compile.kernels is 0: nothing was compiled");
+        faults.unless(
+            compile.kernels > 0,
+            "compile.kernels is 0: nothing was compiled",
+        );
         let fallbacks = compile.fallbacks;
         let item = format!("compile.fallbacks is {fallbacks}: a part runs eagerly");
         faults.unless(fallbacks == 0, item);
         let measured: Vec<usize> = self.latency.iter().map(|latency| latency.batch).collect();
         let each = measured == self.interface.batch_sizes;
-        faults.unless(each, format!("latency: measured for batches of {measured:?}"));
+        faults.unless(
+            each,
+            format!("latency: measured for batches of {measured:?}"),
+        );
         for latency in &self.latency {
             faults.number("latency.median_ms", latency.median_ms);
             faults.number("latency.p99_ms", latency.p99_ms);

@@ -221,7 +221,9 @@ impl Manifest {
         }
         let folder = folder.as_ref();
         let json = self.to_json()?;
-        write_atomically(folder.join(MANIFEST), |file| file.write_all(json.as_bytes()))?;
+        write_atomically(folder.join(MANIFEST), |file| {
+            file.write_all(json.as_bytes())
+        })?;
         let sums = self.sums(&crate::checksum::of_bytes(json.as_bytes()));
         write_atomically(folder.join(SUMS), |file| file.write_all(sums.as_bytes()))?;
         Ok(())

@@ -3,10 +3,12 @@
 use std::rc::Rc;
 
 use super::{Call, Data, Known, Reader, Value};
+use crate::Result;
 use crate::onnx::proto::{self, element};
 use crate::onnx::refused;
-use crate::Result;
 
+/// Constants of more elements than this are weights.
+const MANY: usize = 256;
 /// Elements of a constant that is made here.
 const MOST_ELEMENTS: usize = 1 << 20;
 
@@ -29,7 +31,12 @@ pub(super) fn of_tensor(tensor: &proto::Tensor) -> Result<Known> {
     for &dim in &tensor.dims {
         match usize::try_from(dim) {
             Ok(dim) => shape.push(dim),
-            Err(_) => return refuse(format!("has the shape {:?}", tensor.dims), "check the model"),
+            Err(_) => {
+                return refuse(
+                    format!("has the shape {:?}", tensor.dims),
+                    "check the model",
+                );
+            }
         }
     }
     let data = match elements(tensor) {
@@ -39,13 +46,18 @@ pub(super) fn of_tensor(tensor: &proto::Tensor) -> Result<Known> {
             return refuse(format!("holds {found}"), "convert it to float or int64");
         }
     };
-    let count = shape.iter().fold(1usize, |count, &dim| count.saturating_mul(dim));
+    let count = shape
+        .iter()
+        .fold(1usize, |count, &dim| count.saturating_mul(dim));
     let found = match &data {
         Data::Floats(values) => values.len(),
         Data::Ints(values) => values.len(),
     };
     if count != found {
-        return refuse(format!("has {found} elements for {shape:?}"), "check the model");
+        return refuse(
+            format!("has {found} elements for {shape:?}"),
+            "check the model",
+        );
     }
     Ok(Known {
         name: tensor.name.clone(),
@@ -71,7 +83,11 @@ fn elements(tensor: &proto::Tensor) -> Option<Data> {
         (element::INT64, None) => Data::Ints(tensor.int64_data.clone()),
         (element::INT32, Some(raw)) => {
             let values = raw.as_chunks::<4>().0.iter();
-            Data::Ints(values.map(|bytes| i32::from_le_bytes(*bytes).into()).collect())
+            Data::Ints(
+                values
+                    .map(|bytes| i32::from_le_bytes(*bytes).into())
+                    .collect(),
+            )
         }
         (element::BOOL | element::UINT8, Some(raw)) => {
             Data::Ints(raw.iter().map(|&byte| byte.into()).collect())
@@ -85,17 +101,28 @@ fn elements(tensor: &proto::Tensor) -> Option<Data> {
 
 pub(super) fn constant(_: &mut Reader, call: &mut Call<'_>) -> Result<Vec<Value>> {
     if let Some(tensor) = call.attribute("value").and_then(|a| a.t.as_ref()) {
-        return Ok(vec![Value::Constant(Rc::new(of_tensor(tensor)?))]);
+        let mut known = of_tensor(tensor)?;
+        known.name = String::new();
+        if matches!(&known.data, Data::Floats(values) if values.len() > MANY) {
+            known.name.clone_from(&call.name);
+        }
+        return Ok(vec![Value::Constant(Rc::new(known))]);
     }
     if let Some(attribute) = call.attribute("value_float") {
-        return Ok(known(Vec::new(), Data::Floats(vec![attribute.f.unwrap_or_default()])));
+        return Ok(known(
+            Vec::new(),
+            Data::Floats(vec![attribute.f.unwrap_or_default()]),
+        ));
     }
     if let Some(attribute) = call.attribute("value_floats") {
         let values = attribute.floats.clone();
         return Ok(known(vec![values.len()], Data::Floats(values)));
     }
     if let Some(attribute) = call.attribute("value_int") {
-        return Ok(known(Vec::new(), Data::Ints(vec![attribute.i.unwrap_or_default()])));
+        return Ok(known(
+            Vec::new(),
+            Data::Ints(vec![attribute.i.unwrap_or_default()]),
+        ));
     }
     if let Some(attribute) = call.attribute("value_ints") {
         let values = attribute.ints.clone();
@@ -109,7 +136,9 @@ pub(super) fn of_shape(_: &mut Reader, call: &mut Call<'_>) -> Result<Vec<Value>
         return Err(call.refuse("has no shape", "give it"));
     };
     let shape = call.sizes(&shape, "the shape")?;
-    let count = shape.iter().fold(1usize, |count, &dim| count.saturating_mul(dim));
+    let count = shape
+        .iter()
+        .fold(1usize, |count, &dim| count.saturating_mul(dim));
     if count > MOST_ELEMENTS {
         let problem = format!("makes a constant of {count} elements");
         return Err(call.refuse(problem, "expand a scalar instead"));
@@ -118,7 +147,9 @@ pub(super) fn of_shape(_: &mut Reader, call: &mut Call<'_>) -> Result<Vec<Value>
     let value = value.map(of_tensor).transpose()?;
     let data = match value.map(|value| value.data) {
         None => Data::Floats(vec![0.0; count]),
-        Some(Data::Floats(values)) => Data::Floats(vec![values.first().copied().unwrap_or(0.0); count]),
+        Some(Data::Floats(values)) => {
+            Data::Floats(vec![values.first().copied().unwrap_or(0.0); count])
+        }
         Some(Data::Ints(values)) => Data::Ints(vec![values.first().copied().unwrap_or(0); count]),
     };
     Ok(known(shape, data))
@@ -155,7 +186,9 @@ pub(super) fn cast(reader: &mut Reader, call: &mut Call<'_>) -> Result<Vec<Value
     };
     let data = match (&value.data, to) {
         (Data::Floats(values), element::FLOAT) => Data::Floats(values.clone()),
-        (Data::Ints(values), element::FLOAT) => Data::Floats(values.iter().map(|&v| v as f32).collect()),
+        (Data::Ints(values), element::FLOAT) => {
+            Data::Floats(values.iter().map(|&v| v as f32).collect())
+        }
         (Data::Ints(values), element::INT64 | element::INT32) => Data::Ints(values.clone()),
         (Data::Floats(values), element::INT64 | element::INT32) => {
             Data::Ints(values.iter().map(|&v| v as i64).collect())
@@ -166,7 +199,10 @@ pub(super) fn cast(reader: &mut Reader, call: &mut Call<'_>) -> Result<Vec<Value
 }
 
 /// Arithmetic on known integers of equal length, or with one that is a single number.
-pub(super) fn arithmetic(call: &Call<'_>, f: fn(i64, i64) -> Option<i64>) -> Result<Option<Vec<Value>>> {
+pub(super) fn arithmetic(
+    call: &Call<'_>,
+    f: fn(i64, i64) -> Option<i64>,
+) -> Result<Option<Vec<Value>>> {
     let (Some(Some(Value::Constant(a))), Some(Some(Value::Constant(b)))) =
         (call.inputs.first(), call.inputs.get(1))
     else {
@@ -175,7 +211,11 @@ pub(super) fn arithmetic(call: &Call<'_>, f: fn(i64, i64) -> Option<i64>) -> Res
     let (Data::Ints(x), Data::Ints(y)) = (&a.data, &b.data) else {
         return Ok(None);
     };
-    let shape = if x.len() >= y.len() { &a.shape } else { &b.shape };
+    let shape = if x.len() >= y.len() {
+        &a.shape
+    } else {
+        &b.shape
+    };
     let at = |values: &[i64], index: usize| match values.len() {
         1 => values.first().copied(),
         _ => values.get(index).copied(),

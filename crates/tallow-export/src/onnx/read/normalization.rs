@@ -2,8 +2,7 @@
 
 use tallow_graph::op::{
     BatchNorm, Constant, Expand, GroupNorm, LayerNorm, Literal, LogSoftmax, Mean, Permute, Reshape,
-    Softmax,
-    Sum,
+    Softmax, Sum,
 };
 use tallow_graph::{NodeId, Op};
 
@@ -105,11 +104,15 @@ fn along(reader: &mut Reader, call: &mut Call<'_>, op: fn(usize) -> Op) -> Resul
 }
 
 pub(super) fn reduce_mean(reader: &mut Reader, call: &mut Call<'_>) -> Result<Vec<Value>> {
-    reduce(reader, call, |dims, keep_dim| Op::Mean(Mean { dims, keep_dim }))
+    reduce(reader, call, |dims, keep_dim| {
+        Op::Mean(Mean { dims, keep_dim })
+    })
 }
 
 pub(super) fn reduce_sum(reader: &mut Reader, call: &mut Call<'_>) -> Result<Vec<Value>> {
-    reduce(reader, call, |dims, keep_dim| Op::Sum(Sum { dims, keep_dim }))
+    reduce(reader, call, |dims, keep_dim| {
+        Op::Sum(Sum { dims, keep_dim })
+    })
 }
 
 fn reduce(

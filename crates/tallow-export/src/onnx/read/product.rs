@@ -25,7 +25,8 @@ pub(super) fn gemm(reader: &mut Reader, call: &mut Call<'_>) -> Result<Vec<Value
     if a_turned {
         a = transposed(reader, a)?;
     }
-    let outputs = reader.dims(b)[usize::from(!b_turned).min(reader.dims(b).len().saturating_sub(1))];
+    let outputs =
+        reader.dims(b)[usize::from(!b_turned).min(reader.dims(b).len().saturating_sub(1))];
     let vector = bias.filter(|&bias| reader.dims(bias) == [outputs]);
     if b_turned && alpha == 1.0 && beta == 1.0 && (bias.is_none() || vector.is_some()) {
         let mut inputs = vec![a, b];
@@ -98,7 +99,10 @@ pub(super) fn gather(reader: &mut Reader, call: &mut Call<'_>) -> Result<Vec<Val
     let (table, indices) = (reader.tensor(&data)?, reader.tensor(&indices)?);
     if axis != 0 || reader.ty(indices).dtype == DType::F32 {
         let problem = format!("picks from dimension {axis} by computed indices");
-        return Err(call.refuse(problem, "it is read for dimension 0, or with constant indices"));
+        return Err(call.refuse(
+            problem,
+            "it is read for dimension 0, or with constant indices",
+        ));
     }
     let row: usize = shape[1..].iter().product();
     let flat = reshaped(reader, table, vec![shape[0], row])?;

@@ -42,7 +42,9 @@ pub(super) fn reshape(reader: &mut Reader, call: &mut Call<'_>) -> Result<Vec<Va
     }
     if let Some(open) = open {
         let count: usize = from.iter().product();
-        let rest = shape.iter().fold(1usize, |rest, &size| rest.saturating_mul(size));
+        let rest = shape
+            .iter()
+            .fold(1usize, |rest, &size| rest.saturating_mul(size));
         shape[open] = count.checked_div(rest).unwrap_or(0);
     }
     reshaped(reader, &x, shape)
@@ -54,7 +56,11 @@ pub(super) fn flatten(reader: &mut Reader, call: &mut Call<'_>) -> Result<Vec<Va
     let shape = reader.shape_of(&x)?;
     let rank = shape.len();
     // The dimension behind the last one is allowed here.
-    let axis = if axis == rank as i64 { rank } else { call.axis(axis, rank)? };
+    let axis = if axis == rank as i64 {
+        rank
+    } else {
+        call.axis(axis, rank)?
+    };
     let split = [&shape[..axis], &shape[axis..]];
     reshaped(reader, &x, split.map(|part| part.iter().product()).to_vec())
 }
@@ -147,7 +153,9 @@ pub(super) fn slice(reader: &mut Reader, call: &mut Call<'_>) -> Result<Vec<Valu
     let ends = call.ints_or_input("ends", 2)?.unwrap_or_default();
     let axes = call.ints_or_input("axes", 3)?;
     let axes = axes.unwrap_or_else(|| (0..starts.len() as i64).collect());
-    let steps = call.known_ints(4, "steps")?.unwrap_or_else(|| vec![1; starts.len()]);
+    let steps = call
+        .known_ints(4, "steps")?
+        .unwrap_or_else(|| vec![1; starts.len()]);
     if [ends.len(), axes.len(), steps.len()] != [starts.len(); 3] {
         return Err(call.refuse("has lists of different lengths", "give one entry an axis"));
     }
@@ -169,7 +177,12 @@ pub(super) fn slice(reader: &mut Reader, call: &mut Call<'_>) -> Result<Vec<Valu
         let end = end.max(start);
         // Longer steps than the range reach the same elements.
         let step = step.min((end - start).max(1));
-        slices.push(Slice { dim, start, end, step });
+        slices.push(Slice {
+            dim,
+            start,
+            end,
+            step,
+        });
     }
     if let (Value::Constant(constant), [only]) = (&x, slices.as_slice())
         && let Data::Ints(values) = &constant.data
@@ -207,7 +220,12 @@ pub(super) fn split(reader: &mut Reader, call: &mut Call<'_>) -> Result<Vec<Valu
     let mut outputs = Vec::with_capacity(sizes.len());
     for size in sizes {
         let end = start.saturating_add(size);
-        let slice = Slice { dim, start, end, step: 1 };
+        let slice = Slice {
+            dim,
+            start,
+            end,
+            step: 1,
+        };
         outputs.push(Value::Node(reader.push(Op::Slice(slice), &[x])?));
         start = end;
     }
@@ -221,7 +239,10 @@ pub(super) fn split(reader: &mut Reader, call: &mut Call<'_>) -> Result<Vec<Valu
 pub(super) fn pad(reader: &mut Reader, call: &mut Call<'_>) -> Result<Vec<Value>> {
     let mode = call.text("mode", "constant");
     if mode != "constant" {
-        return Err(call.refuse(format!("has the mode {mode}"), "it is read with a constant alone"));
+        return Err(call.refuse(
+            format!("has the mode {mode}"),
+            "it is read with a constant alone",
+        ));
     }
     let attribute = call.float("value", 0.0);
     let pads = call.ints_or_input("pads", 1)?.unwrap_or_default();

@@ -61,7 +61,12 @@ fn as_was(reader: &mut Reader, y: NodeId, signal: bool) -> Result<Vec<Value>> {
 }
 
 /// The attributes that all windows have.
-fn window(call: &mut Call<'_>, size: [usize; 2], kernel: [usize; 2], signal: bool) -> Result<Window> {
+fn window(
+    call: &mut Call<'_>,
+    size: [usize; 2],
+    kernel: [usize; 2],
+    signal: bool,
+) -> Result<Window> {
     let axes = if signal { 1 } else { 2 };
     let mut pair = |name: &str| -> Result<[usize; 2]> {
         let values = call.ints(name).unwrap_or_else(|| vec![1; axes]);
@@ -166,7 +171,12 @@ fn pool(reader: &Reader, call: &mut Call<'_>, x: NodeId, signal: bool) -> Result
     let kernel = match *call.sizes(&kernel, "kernel_shape")?.as_slice() {
         [only] if signal => [1, only],
         [vertical, horizontal] if !signal => [vertical, horizontal],
-        _ => return Err(call.refuse(format!("has kernel_shape {kernel:?}"), "give one a dimension")),
+        _ => {
+            return Err(call.refuse(
+                format!("has kernel_shape {kernel:?}"),
+                "give one a dimension",
+            ));
+        }
     };
     let window = window(call, size(reader, x), kernel, signal)?;
     if window.dilation != [1, 1] {
@@ -240,7 +250,9 @@ fn factors(reader: &mut Reader, y: NodeId, window: &Window, before: [usize; 2]) 
         (0..out[axis]).map(share).collect()
     };
     let (rows, columns) = (share(0), share(1));
-    let values = rows.iter().flat_map(|row| columns.iter().map(move |column| row * column));
+    let values = rows
+        .iter()
+        .flat_map(|row| columns.iter().map(move |column| row * column));
     let values: Vec<f32> = values.collect();
     let value = Literal::from_f32([1, 1, out[0], out[1]], &values);
     reader.push(Op::Constant(Constant { value }), &[])
@@ -317,7 +329,9 @@ fn target(call: &mut Call<'_>, from: &[usize]) -> Result<[usize; 4]> {
     call.only("keep_aspect_ratio_policy", 0)?;
     let axes = call.ints("axes");
     let axes = axes.unwrap_or_else(|| (0..from.len() as i64).collect());
-    let sizes = call.known_ints(3, "sizes")?.filter(|sizes| !sizes.is_empty());
+    let sizes = call
+        .known_ints(3, "sizes")?
+        .filter(|sizes| !sizes.is_empty());
     let mut to = from.to_vec();
     let wanted: Vec<usize> = match sizes {
         Some(sizes) => call.sizes(&sizes, "sizes")?,

@@ -123,7 +123,8 @@ impl<'a> Writer<'a> {
         // Weights that stand in the file as whole numbers are not there as floats too.
         let nodes = self.nodes.iter().flat_map(|node| &node.input);
         let read: HashSet<&String> = nodes.collect();
-        self.initializers.retain(|tensor| read.contains(&tensor.name));
+        self.initializers
+            .retain(|tensor| read.contains(&tensor.name));
         Ok(proto::Graph {
             node: self.nodes,
             name: "program".into(),

@@ -88,7 +88,12 @@ impl Writer<'_> {
             | Op::Int8Conv2d(_)
             | Op::Relayout(_) => {
                 let problem = "is no operation of inference";
-                return Err(refused(node.op.name(), &node.scope, problem, "freeze the model"));
+                return Err(refused(
+                    node.op.name(),
+                    &node.scope,
+                    problem,
+                    "freeze the model",
+                ));
             }
         })
     }
@@ -189,12 +194,20 @@ impl Writer<'_> {
     }
 
     /// Padding before and after, so that rounding down gives as many windows as the node has.
-    fn pads(&self, node: &Node, kernel: [usize; 2], stride: [usize; 2], pads: [usize; 2]) -> [usize; 4] {
+    fn pads(
+        &self,
+        node: &Node,
+        kernel: [usize; 2],
+        stride: [usize; 2],
+        pads: [usize; 2],
+    ) -> [usize; 4] {
         let size = self.size(node);
         let after = |axis: usize| {
             let steps = node.output.shape.get(axis + 2).copied().unwrap_or(1);
             let needed = (steps - 1) * stride[axis] + kernel[axis];
-            needed.saturating_sub(size[axis] + pads[axis]).max(pads[axis])
+            needed
+                .saturating_sub(size[axis] + pads[axis])
+                .max(pads[axis])
         };
         [pads[0], pads[1], after(0), after(1)]
     }

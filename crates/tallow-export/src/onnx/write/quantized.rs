@@ -35,7 +35,11 @@ impl Writer<'_> {
             Some(weight) => weight,
             None => self.emit("QuantizeLinear", &[x, &scale, &zero_point], attributes()),
         };
-        Ok(self.emit("DequantizeLinear", &[&numbers, &scale, &zero_point], attributes()))
+        Ok(self.emit(
+            "DequantizeLinear",
+            &[&numbers, &scale, &zero_point],
+            attributes(),
+        ))
     }
 
     /// A weight as whole numbers, if it is one.
@@ -54,7 +58,9 @@ impl Writer<'_> {
         };
         let number = |(index, value): (usize, &f32)| {
             let number = (value / scale(index)).round_ties_even() as i32;
-            number.saturating_add(op.zero_point).clamp(op.bounds[0], op.bounds[1])
+            number
+                .saturating_add(op.zero_point)
+                .clamp(op.bounds[0], op.bounds[1])
         };
         let numbers: Vec<i32> = elements.iter().enumerate().map(number).collect();
         Some(self.bytes(&format!("{}/int8", param.name), data_type, shape, &numbers))
