@@ -12,7 +12,7 @@ use tallow_tensor::params::{Metadata, write_tensors};
 
 use crate::manifest::{
     Build, Compile, DeliveredFile, Format, Golden, Identity, Interface, Latency, MANIFEST, Machine,
-    Manifest, Normalisation, Role, Training, VERSION,
+    Manifest, Normalisation, Role, SUMS, Training, VERSION,
 };
 use crate::verify::{deviation, inputs, outputs};
 use crate::{
@@ -326,21 +326,29 @@ fn manifest(
     }
 }
 
-/// A folder that is there must be a delivery, or empty: nothing else is replaced.
+/// A folder that is there must be empty or hold a delivery and nothing else: no other file is replaced.
 fn check_target(folder: &Path) -> Result<()> {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(Error::io("read", folder)(error)),
     };
-    if entries.count() == 0 || folder.join(MANIFEST).exists() {
-        return Ok(());
+    let mut delivered = vec![MANIFEST.to_string(), SUMS.to_string()];
+    if let Ok(manifest) = Manifest::read(folder) {
+        delivered.extend(manifest.files.into_iter().map(|file| file.name));
     }
-    Err(Error::unsupported(
-        format!("the folder {}", folder.display()),
-        format!("holds files, but no delivery (no {MANIFEST})"),
-        "name a new folder, an empty one, or one with a delivery to replace",
-    ))
+    for entry in entries {
+        let entry = entry.map_err(Error::io("read", folder))?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !delivered.contains(&name) {
+            return Err(Error::unsupported(
+                format!("the folder {}", folder.display()),
+                format!("holds `{name}`, which is no part of a delivery"),
+                "name a new folder, an empty one, or one with a delivery to replace",
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// A folder beside the one to be, removed unless it takes that one's place.

@@ -8,6 +8,7 @@ use candle_core::Tensor;
 use candle_nn::ModuleT;
 use common::noise;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use tallow_export::{Delivery, Error, Manifest, Outcome, Program, deliver, verify};
 use tallow_nn::LeNet5;
 use tallow_tensor::Params;
@@ -128,21 +129,18 @@ fn forge(folder: &Path, change: impl Fn(&mut Value)) {
     resum(folder);
 }
 
+fn sum(path: &Path) -> String {
+    let digest = Sha256::digest(std::fs::read(path).unwrap());
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// New checksums for what is there.
 fn resum(folder: &Path) {
-    let output = std::process::Command::new("sh")
-        .args([
-            "-c",
-            "sha256sum $(cut -c67- SHA256SUMS) > sums && mv sums SHA256SUMS",
-        ])
-        .current_dir(folder)
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let path = folder.join("SHA256SUMS");
+    let old = std::fs::read_to_string(&path).unwrap();
+    let names = old.lines().filter_map(|line| line.split_once("  "));
+    let lines = names.map(|(_, name)| format!("{}  {name}\n", sum(&folder.join(name))));
+    std::fs::write(&path, lines.collect::<String>()).unwrap();
 }
 
 #[test]
@@ -192,11 +190,7 @@ fn another_golden_output_is_noticed_in_spite_of_its_checksums() {
     let wrong = (&tensors["output_0"] + 0.5).unwrap();
     tensors.insert("output_0".into(), wrong);
     candle_core::safetensors::save(&tensors, &path).unwrap();
-    let sum = std::process::Command::new("sha256sum")
-        .arg(&path)
-        .output()
-        .unwrap();
-    let sum = String::from_utf8_lossy(&sum.stdout)[..64].to_string();
+    let sum = sum(&path);
     let bytes = std::fs::metadata(&path).unwrap().len();
     forge(&target, |manifest| {
         for file in manifest["files"].as_array_mut().unwrap() {
@@ -248,11 +242,14 @@ fn a_delivery_replaces_one_and_nothing_else() {
     assert!(error.is_err());
     assert_eq!(failures(&target), "");
 
+    std::fs::write(target.join("notes.txt"), b"mine").unwrap();
+    let error = deliver(&model, &image, &described(), &target).unwrap_err();
+    assert!(error.to_string().contains("notes.txt"), "{error}");
     let photos = folder.path().join("photos");
     std::fs::create_dir(&photos).unwrap();
     std::fs::write(photos.join("me.jpg"), b"not yours").unwrap();
     let error = deliver(&model, &image, &described(), &photos).unwrap_err();
-    assert!(error.to_string().contains("holds files"), "{error}");
+    assert!(error.to_string().contains("holds `me.jpg`"), "{error}");
     assert_eq!(std::fs::read(photos.join("me.jpg")).unwrap(), b"not yours");
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use candle_core::{DType, Tensor};
-use common::noise;
+use common::{difference, noise};
 use tallow_compile::Options;
 use tallow_export::{Error, FreezeOptions, onnx};
 use tallow_nn::LeNet5;
@@ -76,30 +76,58 @@ fn run(folder: &Path) -> Ending {
     }
 }
 
+/// Runs a script that fills a folder, if `TALLOW_PYTHON` names a Python with onnx and onnxruntime; whether it does.
+fn python(script: &str, folder: &Path, arguments: &[&str]) -> bool {
+    let python = std::env::var_os("TALLOW_PYTHON").map(PathBuf::from);
+    let python = python.filter(|python| {
+        let imports = ["-c", "import onnx, onnxruntime"];
+        let output = Command::new(python).args(imports).output();
+        output.is_ok_and(|output| output.status.success())
+    });
+    let Some(python) = python else {
+        eprintln!("skipped: TALLOW_PYTHON names no Python with onnx and onnxruntime");
+        return false;
+    };
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/onnx");
+    let mut command = Command::new(python);
+    command
+        .arg(scripts.join(script))
+        .arg(folder)
+        .args(arguments);
+    let output = command.output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    eprint!("{}", String::from_utf8_lossy(&output.stdout));
+    true
+}
+
+#[test]
+fn networks_of_others_give_what_onnxruntime_gives() {
+    let folder = tempfile::tempdir().unwrap();
+    if !python("real_models.py", folder.path(), &[]) {
+        return;
+    }
+    for entry in std::fs::read_dir(folder.path()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "onnx") {
+            continue;
+        }
+        let input = Tensor::read_npy(path.with_extension("input.npy")).unwrap();
+        let expected = Tensor::read_npy(path.with_extension("output.npy")).unwrap();
+        let program = onnx::read(&path, &[("x", input.dims())]).unwrap();
+        let runner = program.compile(Options::default()).unwrap();
+        let worst = difference(&runner.forward(&input).unwrap(), &expected);
+        assert!(worst <= 1e-4, "{}: {worst:e}", path.display());
+        eprintln!("{}: {worst:e}", path.display());
+    }
+}
+
 #[test]
 fn node_tests_pass_or_are_refused_by_name() {
-    let python = std::env::var_os("TALLOW_PYTHON").map(PathBuf::from);
-    let has = python.as_ref().and_then(|python| {
-        let output = Command::new(python).args(["-c", "import onnx"]).output();
-        output.ok().filter(|output| output.status.success())
-    });
-    let (Some(python), Some(_)) = (python, has) else {
-        eprintln!("skipped: TALLOW_PYTHON names no Python with onnx");
-        return;
-    };
     let folder = tempfile::tempdir().unwrap();
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/onnx/dump_nodes.py");
-    let output = Command::new(python)
-        .arg(script)
-        .arg(folder.path())
-        .args(onnx::OPERATORS)
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    if !python("dump_nodes.py", folder.path(), &onnx::OPERATORS) {
+        return;
+    }
 
     let mut endings = BTreeMap::new();
     for entry in std::fs::read_dir(folder.path()).unwrap() {
@@ -188,6 +216,37 @@ fn damaged_files_give_errors_or_programs() {
     }
     assert!(refused > 200, "only {refused} of 500 were refused");
     assert!(onnx::read(folder.path().join("none.onnx"), &[]).is_err());
+}
+
+#[test]
+fn open_sizes_are_given_by_the_name_of_the_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.onnx");
+    small(&path);
+    let read = |shape: &[usize]| onnx::read(&path, &[("x", shape)]);
+    assert!(read(&[1, 1, 28, 28]).is_ok());
+    let error = read(&[2, 1, 28, 28]).err().unwrap().to_string();
+    assert!(error.contains("[2, 1, 28, 28] was given"), "{error}");
+    // The batch size becomes open: in the file's last bytes, `dim_value: 1` of the input's first dimension.
+    let mut bytes = std::fs::read(&path).unwrap();
+    let dims = [
+        &[0x0a, 2, 8, 1, 0x0a, 2, 8, 1, 0x0a, 2, 8, 28][..],
+        &[0x0a, 2, 8, 28],
+    ]
+    .concat();
+    let place = bytes
+        .windows(dims.len())
+        .position(|window| window == dims)
+        .unwrap();
+    bytes[place + 3] = 0;
+    std::fs::write(&path, &bytes).unwrap();
+    let error = onnx::read(&path, &[]).err().unwrap().to_string();
+    assert!(
+        error.contains("leaves sizes open: [?, 1, 28, 28]"),
+        "{error}"
+    );
+    let program = onnx::read(&path, &[("x", &[1, 1, 28, 28])]).unwrap();
+    assert_eq!(program.batch_sizes(), [1]);
 }
 
 #[test]

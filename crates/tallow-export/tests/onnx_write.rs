@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
@@ -10,9 +11,11 @@ use candle_nn::ModuleT;
 use common::{Case, difference, models, noise};
 use tallow_compile::Options;
 use tallow_export::{FreezeOptions, Program, onnx};
-use tallow_graph::op::{Conv2d, Interpolation};
+use tallow_graph::op::{Conv2d, FakeQuantize, Input, Interpolation, Param, ParamKind, Quantized};
+use tallow_graph::{Graph, NodeId, Op, TensorType};
 use tallow_tensor::Params;
 use tallow_tensor::ops::{self, Pool2dConfig};
+use tallow_tensor::params::write_tensors;
 
 fn frozen(case: &Case) -> Program {
     let options = FreezeOptions::new().params(&case.params);
@@ -243,4 +246,55 @@ fn names_survive_even_where_they_clash() {
         &model.forward_t(&xs, false).unwrap(),
     );
     check(folder.path(), 1);
+}
+
+/// A convolution of quantized values, from a file, since no model of ours is one.
+fn quantized(folder: &Path) -> Program {
+    let mut graph = Graph::default();
+    let mut push = |op: Op, inputs: &[NodeId]| graph.push(op, inputs, "conv").unwrap();
+    let ty = TensorType::f32([1, 2, 6, 6]);
+    let name = "x".to_string();
+    let x = push(Op::Input(Input { name, ty }), &[]);
+    let activations = Quantized {
+        scale: 0.02,
+        zero_point: 100,
+    };
+    let x = push(
+        Op::FakeQuantize(FakeQuantize::activations(activations)),
+        &[x],
+    );
+    let ty = TensorType::f32([3, 2, 3, 3]);
+    let param = Param {
+        name: "conv.weight".into(),
+        ty,
+        kind: ParamKind::Frozen,
+    };
+    let weight = push(Op::Param(param), &[]);
+    let weights = FakeQuantize::weights(vec![0.01, 0.02, 0.03]);
+    let weight = push(Op::FakeQuantize(weights), &[weight]);
+    let y = push(Op::Conv2d(Conv2d::default()), &[x, weight]);
+    graph.outputs.push(y);
+
+    let path = folder.join("quantized.safetensors");
+    let json = serde_json::json!({ "version": 1, "graphs": [graph] }).to_string();
+    let metadata = BTreeMap::from([("tallow.program".to_string(), json)]);
+    let weight = (noise(&[3, 2, 3, 3], 5) * 0.5).unwrap();
+    write_tensors(&path, [("conv.weight", &weight)], &metadata).unwrap();
+    Program::load(path).unwrap()
+}
+
+#[test]
+fn quantized_values_are_written_as_whole_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = quantized(folder.path());
+    let xs = noise(&[1, 2, 6, 6], 7);
+    let runner = program.compile(Options::default().winograd(false)).unwrap();
+    let expected = runner.forward(&xs).unwrap();
+    store(folder.path(), "quantized", &program, &xs, &expected);
+    check(folder.path(), 1);
+    let bytes = std::fs::read(folder.path().join("quantized.onnx")).unwrap();
+    let has = |text: &[u8]| bytes.windows(text.len()).any(|window| window == text);
+    assert!(has(b"QuantizeLinear") && has(b"conv.weight/int8"));
+    // 54 weights as bytes, not as floats.
+    assert!(bytes.len() < 1500, "{} bytes", bytes.len());
 }

@@ -13,6 +13,8 @@ pub(super) struct Call<'a> {
     pub(super) inputs: Vec<Option<Value>>,
     attributes: Attributes<'a>,
     pub(super) outputs: usize,
+    /// The name of its first output.
+    pub(super) name: String,
     place: (String, String),
 }
 
@@ -27,6 +29,7 @@ impl<'a> Call<'a> {
             inputs,
             attributes: attributes.map(|a| (a.name.as_str(), a)).collect(),
             outputs: node.output.len(),
+            name: node.output.first().cloned().unwrap_or_default(),
             place: place.clone(),
         }
     }

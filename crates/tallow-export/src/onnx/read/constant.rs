@@ -7,6 +7,8 @@ use crate::Result;
 use crate::onnx::proto::{self, element};
 use crate::onnx::refused;
 
+/// Constants of more elements than this are weights.
+const MANY: usize = 256;
 /// Elements of a constant that is made here.
 const MOST_ELEMENTS: usize = 1 << 20;
 
@@ -99,7 +101,12 @@ fn elements(tensor: &proto::Tensor) -> Option<Data> {
 
 pub(super) fn constant(_: &mut Reader, call: &mut Call<'_>) -> Result<Vec<Value>> {
     if let Some(tensor) = call.attribute("value").and_then(|a| a.t.as_ref()) {
-        return Ok(vec![Value::Constant(Rc::new(of_tensor(tensor)?))]);
+        let mut known = of_tensor(tensor)?;
+        known.name = String::new();
+        if matches!(&known.data, Data::Floats(values) if values.len() > MANY) {
+            known.name.clone_from(&call.name);
+        }
+        return Ok(vec![Value::Constant(Rc::new(known))]);
     }
     if let Some(attribute) = call.attribute("value_float") {
         return Ok(known(

@@ -24,7 +24,7 @@ fn times(reader: &mut Reader, x: NodeId, value: f64) -> Result<NodeId> {
 }
 
 /// The number that an input is, if it is one that is known and changes no shape.
-fn number(reader: &mut Reader, value: &Value, other: &Value) -> Result<Option<f64>> {
+fn number(reader: &Reader, value: &Value, other: &Value) -> Result<Option<f64>> {
     let Value::Constant(known) = value else {
         return Ok(None);
     };
@@ -36,10 +36,9 @@ fn number(reader: &mut Reader, value: &Value, other: &Value) -> Result<Option<f6
     };
     let rank = match other {
         Value::Node(id) => reader.dims(*id).len(),
-        _ => 0,
+        _ => 1,
     };
-    let is_one = values.len() == 1 && known.shape.len() <= rank.max(usize::from(rank == 0));
-    let fits = values.len() == 1 && (known.shape.is_empty() || is_one);
+    let fits = values.len() == 1 && known.shape.len() <= rank;
     Ok(values.first().filter(|_| fits).map(|&v| f64::from(v)))
 }
 

@@ -102,13 +102,13 @@ pub const OPERATORS: [&str; TABLE.len()] = {
 
 /// Reads an ONNX file as a program.
 ///
-/// Shapes have to be static; `sizes` gives those that the file leaves open, by name.
+/// Shapes have to be static; `shapes` gives those that the file leaves open, by the name of the input.
 ///
 /// ```no_run
 /// use tallow_compile::Options;
 /// use tallow_export::onnx;
 ///
-/// let program = onnx::read("detector.onnx", &[("batch", 1)])?;
+/// let program = onnx::read("detector.onnx", &[("image", &[1, 3, 640, 640])])?;
 /// let runner = program.compile(Options::default())?;
 /// # Ok::<(), tallow_export::Error>(())
 /// ```
@@ -116,7 +116,7 @@ pub const OPERATORS: [&str; TABLE.len()] = {
 /// # Errors
 /// [`Error::Onnx`] for what isn't in [`OPERATORS`] or a form of an operator that isn't read, by the names of operator and
 /// node; [`Error::Corrupt`] for a file that is no ONNX model; [`Error::Io`].
-pub fn read(path: impl AsRef<Path>, sizes: &[(&str, usize)]) -> Result<Program> {
+pub fn read(path: impl AsRef<Path>, shapes: &[(&str, &[usize])]) -> Result<Program> {
     let path = path.as_ref();
     let bytes = std::fs::read(path).map_err(Error::io("read", path))?;
     let corrupt = |problem: String| Error::Corrupt {
@@ -131,7 +131,7 @@ pub fn read(path: impl AsRef<Path>, sizes: &[(&str, usize)]) -> Result<Program> 
         return Err(corrupt("it holds no graph".into()));
     };
     let opset = opset(&model)?;
-    let program = Reader::new(opset).program(graph, sizes)?;
+    let program = Reader::new(opset).program(graph, shapes)?;
     rules::check(&program.graphs, &program.weights)?;
     Ok(program)
 }
@@ -214,7 +214,7 @@ impl Reader {
         }
     }
 
-    fn program(mut self, graph: &proto::Graph, sizes: &[(&str, usize)]) -> Result<Program> {
+    fn program(mut self, graph: &proto::Graph, shapes: &[(&str, &[usize])]) -> Result<Program> {
         for tensor in &graph.initializer {
             let known = constant::of_tensor(tensor)?;
             let value = Value::Constant(Rc::new(known));
@@ -222,7 +222,7 @@ impl Reader {
         }
         for input in &graph.input {
             if !self.values.contains_key(&input.name) {
-                self.input(input, sizes)?;
+                self.input(input, shapes)?;
             }
         }
         for node in &graph.node {
@@ -256,7 +256,7 @@ impl Reader {
         })
     }
 
-    fn input(&mut self, info: &proto::ValueInfo, sizes: &[(&str, usize)]) -> Result<()> {
+    fn input(&mut self, info: &proto::ValueInfo, shapes: &[(&str, &[usize])]) -> Result<()> {
         self.place = ("input".into(), info.name.clone());
         let tensor = info.ty.as_ref().and_then(|ty| ty.tensor.as_ref());
         let Some(tensor) = tensor else {
@@ -275,22 +275,8 @@ impl Reader {
         let Some(shape) = &tensor.shape else {
             return Err(self.refuse("has no shape", "export the model with static shapes"));
         };
-        let mut dims = Vec::with_capacity(shape.dim.len());
-        for (index, dim) in shape.dim.iter().enumerate() {
-            let named = dim.param.as_deref().unwrap_or_default();
-            let given = sizes
-                .iter()
-                .find(|(name, _)| *name == named && !named.is_empty());
-            let stated = dim.value.and_then(|size| usize::try_from(size).ok());
-            let Some(size) = stated
-                .filter(|&size| size > 0)
-                .or(given.map(|(_, size)| *size))
-            else {
-                let problem = format!("leaves the size `{named}` of dimension {index} open");
-                return Err(self.refuse(problem, "give it in `sizes`, by its name"));
-            };
-            dims.push(size);
-        }
+        let given = shapes.iter().find(|(name, _)| *name == info.name);
+        let dims = self.input_shape(shape, given.map(|(_, shape)| *shape))?;
         let op = Op::Input(Input {
             name: info.name.clone(),
             ty: TensorType::new(dtype, dims),
@@ -298,6 +284,38 @@ impl Reader {
         let id = self.put(op, &[])?;
         self.values.insert(info.name.clone(), Value::Node(id));
         Ok(())
+    }
+
+    /// The shape that an input says, with what it leaves open from `given`.
+    fn input_shape(&self, shape: &proto::Shape, given: Option<&[usize]>) -> Result<Vec<usize>> {
+        let stated: Vec<Option<usize>> = shape
+            .dim
+            .iter()
+            .map(|dim| usize::try_from(dim.value?).ok().filter(|&size| size > 0))
+            .collect();
+        let Some(given) = given else {
+            return stated
+                .iter()
+                .copied()
+                .collect::<Option<_>>()
+                .ok_or_else(|| {
+                    let shown: Vec<String> = stated
+                        .iter()
+                        .map(|size| size.map_or("?".into(), |size| size.to_string()))
+                        .collect();
+                    let problem = format!("leaves sizes open: [{}]", shown.join(", "));
+                    self.refuse(problem, "give its shape in `shapes`, without a size of 0")
+                });
+        };
+        let fits =
+            |(stated, given): (&Option<usize>, &usize)| stated.is_none_or(|size| size == *given);
+        match given.len() == stated.len() && stated.iter().zip(given).all(fits) {
+            true => Ok(given.to_vec()),
+            false => Err(self.refuse(
+                format!("has the shape {stated:?}, {given:?} was given"),
+                "give the sizes that it leaves open, and keep the others",
+            )),
+        }
     }
 
     fn node(&mut self, node: &proto::Node) -> Result<()> {

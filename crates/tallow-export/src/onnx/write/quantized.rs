@@ -31,23 +31,28 @@ impl Writer<'_> {
         {
             return Ok(self.numbers(&param.name, &param.ty.shape, op));
         }
-        let Some(quantized) = op.as_activations() else {
-            return Err(refused(
-                "QuantizeLinear",
-                &node.scope,
-                format!("has numbers from {} to {}", op.bounds[0], op.bounds[1]),
-                "round activations to 0 to 255 with one scale, and weights that are parameters to -127 to 127",
-            ));
+        let data_type = match op.bounds {
+            [0, 255] => element::UINT8,
+            [-128 | -127, 127] => element::INT8,
+            bounds => {
+                let problem = format!("rounds to numbers of {bounds:?}");
+                let remedy = "quantize to 0 ..= 255, or -127 ..= 127";
+                return Err(refused("QuantizeLinear", &node.scope, problem, remedy));
+            }
         };
-        let scale = self.scalar(quantized.scale.into());
-        let zero = self.bytes(
-            "zero_point",
-            &[],
-            element::UINT8,
-            vec![quantized.zero_point],
-        );
-        let numbers = self.emit("QuantizeLinear", &[x, &scale, &zero], Vec::new());
-        Ok(self.emit("DequantizeLinear", &[&numbers, &scale, &zero], Vec::new()))
+        let shape: Vec<usize> = match op.scales.len() {
+            1 => Vec::new(),
+            count => vec![count],
+        };
+        let scale = self.floats(&shape, &op.scales);
+        let zeros = vec![op.zero_point as u8; op.scales.len()];
+        let zero = self.bytes("zero_point", &shape, data_type, zeros);
+        let attributes = || match shape.is_empty() {
+            true => Vec::new(),
+            false => vec![int("axis", op.axis as i64)],
+        };
+        let numbers = self.emit("QuantizeLinear", &[x, &scale, &zero], attributes());
+        Ok(self.emit("DequantizeLinear", &[&numbers, &scale, &zero], attributes()))
     }
 
     /// The bias of a convolution between roundings, in the numbers of its sums: without it, runtimes compute in floats.
