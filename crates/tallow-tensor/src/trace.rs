@@ -2,7 +2,7 @@
 //!
 //! | span | fields | is |
 //! |---|---|---|
-//! | `module` | `module` | a [scope](crate::scope) |
+//! | `module` | `module` | a [`crate::scope`] |
 //! | `op` | `op`, `module`, `shape`, `flops`, `bytes` | an operation of [`ops`](crate::ops), eagerly |
 //! | `op_backward` | the same | its gradient, where a kernel of ours computes it |
 //! | `update` | `op`, `shape`, `flops`, `bytes` | the update of an optimizer |

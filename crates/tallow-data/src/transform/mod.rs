@@ -1,6 +1,6 @@
 //! Changes to pictures on their way into a batch, typed: a pipeline in a wrong order doesn't compile.
 //!
-//! A [`Pipeline`] begins with an [`Image`](crate::Image) (bytes, `[H, W, C]`), becomes a [`FloatImage`] (`[C, H, W]`, 0 to 1) by
+//! A [`Pipeline`] begins with an [`Image`] (bytes, `[H, W, C]`), becomes a [`FloatImage`] (`[C, H, W]`, 0 to 1) by
 //! `to_tensor` and a [`NormalizedImage`] by `normalize`. Each form has only the methods that make sense for it. Whether
 //! a pipeline draws random numbers is part of its type as well ([`Fixed`], [`Random`]): evaluation takes only fixed ones.
 //!

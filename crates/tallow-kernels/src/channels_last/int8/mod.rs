@@ -44,7 +44,7 @@ use crate::workspace::{Scratch, Workspace};
 pub enum Algorithm {
     /// As it is defined.
     Direct,
-    /// [`winograd`](super::winograd)'s F(2x2, 3x3) in whole numbers, for convolutions that [suit](winograd_suits) it: 16
+    /// [`winograd`]'s F(2x2, 3x3) in whole numbers, for convolutions that [suit](winograd_suits) it: 16
     /// multiplications for 4 outputs instead of 36.
     Winograd,
 }
