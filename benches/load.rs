@@ -34,7 +34,7 @@ fn main() -> Result<()> {
             (true, _) => Box::new(ResNet::resnet18(10, Stem::Cifar, params.builder())?),
             (false, _) => Box::new(SimpleCifar::new(3, 10, params.builder())?),
         };
-        let model = candle_nn::func_t(move |xs, train| model.forward_t(xs, train));
+        let model = Boxed(model);
         FreezeOptions::new()
             .params(&params)
             .freeze(&model, &image)?
@@ -43,6 +43,15 @@ fn main() -> Result<()> {
         measure(name, &path, &image)?;
     }
     Ok(())
+}
+
+/// A model behind one type.
+struct Boxed(Box<dyn ModuleT>);
+
+impl ModuleT for Boxed {
+    fn forward_t(&self, xs: &Tensor, train: bool) -> candle_core::Result<Tensor> {
+        self.0.forward_t(xs, train)
+    }
 }
 
 fn measure(name: &str, path: &std::path::Path, image: &Tensor) -> Result<()> {

@@ -3,7 +3,8 @@
 //! Cases: A = SimpleCifar, 3x32x32, batch 128. B = ResNet-18 with the CIFAR stem, batch 32.
 //! C = ResNet-18 at 224. A train step is forward, cross entropy, backward and AdamW.
 //! Modes: `eager`, `default`, `reduce-overhead`, `max-autotune`, and `bf16`: `default` with products in bfloat16.
-//! `--breakdown` adds the time of every kernel of a plan.
+//! `--breakdown` adds the time of every kernel of a plan. `--profile` alternates runs with and without a profiler, and prints
+//! both medians.
 //! `cargo xtask bench` runs each case in a process of its own, so that peak memory is the case's.
 
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use candle_core::{DType, Device, Tensor};
 use candle_nn::ModuleT;
 use tallow::compile::{InferenceCompiler, KernelTime, Mode, Options, Precision, StepCompiler};
 use tallow::nn::{ResNet, SimpleCifar, Stem};
+use tallow::profile::Profiler;
 use tallow::tensor::ops::{self, CrossEntropyConfig};
 use tallow::tensor::params::Params;
 use tallow::tensor::{memory, rng};
@@ -117,7 +119,7 @@ fn build(case: &Case, params: &Params) -> Result<Box<dyn ModuleT>> {
     })
 }
 
-fn run(case: &Case, mode: RunMode, breakdown: bool) -> Result<()> {
+fn run(case: &Case, mode: RunMode, extra: Extra) -> Result<()> {
     memory::keep_freed();
     let device = Device::Cpu;
     let params = Params::new(42, DType::F32, &device);
@@ -142,7 +144,7 @@ fn run(case: &Case, mode: RunMode, breakdown: bool) -> Result<()> {
         )),
         None => None,
     };
-    let times = sample(Duration::from_secs(6), || {
+    let mut once = || -> Result<()> {
         match &mut compiled {
             Some((steps, _)) if case.train => {
                 let mut step = steps.run(&params, &images, &labels, |images, labels| {
@@ -167,7 +169,11 @@ fn run(case: &Case, mode: RunMode, breakdown: bool) -> Result<()> {
         }
         first_step.get_or_insert_with(|| first.elapsed().as_secs_f64());
         Ok(())
-    })?;
+    };
+    if extra.profile {
+        return profiled(case, mode, &mut once);
+    }
+    let times = sample(Duration::from_secs(6), &mut once)?;
     let compile = compiled.as_ref().map(|(steps, inference)| {
         (steps.metrics().compile_time + inference.metrics().compile_time).as_secs_f64()
     });
@@ -181,7 +187,7 @@ fn run(case: &Case, mode: RunMode, breakdown: bool) -> Result<()> {
     });
     println!("{line}");
     if let Some((steps, inference)) = &mut compiled
-        && breakdown
+        && extra.breakdown
     {
         steps.measure(true);
         inference.measure(true);
@@ -201,6 +207,45 @@ fn run(case: &Case, mode: RunMode, breakdown: bool) -> Result<()> {
         });
     }
     Ok(())
+}
+
+/// Runs with a profiler and without one in turn, and prints what it costs to be recorded.
+fn profiled(case: &Case, mode: RunMode, run: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+    for _ in 0..3 {
+        run()?;
+    }
+    let mut times = [Vec::new(), Vec::new()];
+    let (start, mut spans) = (Instant::now(), 0);
+    while times[0].len() < 10 || start.elapsed() < Duration::from_secs(20) {
+        for (on, times) in times.iter_mut().enumerate() {
+            let builder = Profiler::builder().measure_machine(false);
+            let profiler = (on == 1).then(|| builder.start()).transpose()?;
+            // The first run after a switch pays for it.
+            run()?;
+            for _ in 0..3 {
+                let one = Instant::now();
+                run()?;
+                times.push(one.elapsed().as_secs_f64() * 1e3);
+            }
+            spans = profiler.map_or(spans, |profiler| profiler.finish().spans.len() / 4);
+        }
+    }
+    let [off, on] = times.map(|mut times| {
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    });
+    let line = serde_json::json!({
+        "case": case.name, "mode": mode.name(), "ms_off": off, "ms_on": on, "overhead": on / off - 1.0, "spans_a_run": spans,
+    });
+    println!("{line}");
+    Ok(())
+}
+
+/// What is done besides timing.
+#[derive(Clone, Copy)]
+struct Extra {
+    breakdown: bool,
+    profile: bool,
 }
 
 /// A line a kernel: time a run, share, and the rate at which the operation's definition is worked off.
@@ -264,12 +309,16 @@ impl RunMode {
 fn main() -> Result<()> {
     // cargo adds flags such as `--bench`; names of cases and modes are what has no dash.
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let breakdown = arguments.iter().any(|argument| argument == "--breakdown");
+    let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
+    let extra = Extra {
+        breakdown: has("--breakdown"),
+        profile: has("--profile"),
+    };
     let names: Vec<&String> = arguments.iter().filter(|a| !a.starts_with('-')).collect();
     let mode = names.iter().find_map(|name| RunMode::parse(name));
     for name in names.iter().filter(|name| RunMode::parse(name).is_none()) {
         match CASES.iter().find(|case| case.name == name.as_str()) {
-            Some(case) => run(case, mode.unwrap_or(RunMode::Eager), breakdown)?,
+            Some(case) => run(case, mode.unwrap_or(RunMode::Eager), extra)?,
             None => bail!(
                 "no case `{name}`; the cases are {}",
                 CASES.map(|case| case.name).join(", ")

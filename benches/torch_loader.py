@@ -28,7 +28,7 @@ def make(folder):
         image = Image.fromarray(values.clip(0, 255).astype("uint8"))
         path = os.path.join(folder, f"class{number % 5}", f"{number:03}.jpg")
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        image.save(path, quality=88)
+        image.save(path, quality=93)
 
 
 def memory():

@@ -14,6 +14,7 @@ use tallow::tensor::rng::{self, Purpose, Stream};
 use tallow::train::metrics;
 
 fn main() -> Result<()> {
+    let _profile = tallow::profile::from_env()?;
     tensors()?;
     line()?;
     gradients_add_up()?;

@@ -85,6 +85,7 @@ impl ModuleT for Net {
 }
 
 fn main() -> Result<()> {
+    let _profile = tallow::profile::from_env()?;
     // Parameters come into being when the model asks for them. Their first values depend on the seed and the name.
     let params = Params::f32_cpu();
     let model = Net::new(10, params.builder())?;

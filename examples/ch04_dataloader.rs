@@ -66,6 +66,7 @@ fn loader(rings: Rings, config: LoaderConfig) -> tallow::data::Result<Loader<See
 }
 
 fn main() -> Result<()> {
+    let _profile = tallow::profile::from_env()?;
     let rings = Rings { damaged: None };
     let first = same_batches(&rings)?;
     resume(&rings, &first)?;

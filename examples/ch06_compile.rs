@@ -16,6 +16,7 @@ use tallow::prelude::*;
 use tallow::tensor::rng;
 
 fn main() -> Result<()> {
+    let _profile = tallow::profile::from_env()?;
     let params = Params::f32_cpu();
     let model = SimpleCifar::new(3, 10, params.builder())?;
     let images = random_images(64)?;

@@ -19,6 +19,7 @@ use tallow::prelude::*;
 const EPOCHS: u64 = 3;
 
 fn main() -> Result<()> {
+    let _profile = tallow::profile::from_env()?;
     println!("kernels for {}", tallow::kernels::simd::level());
     let (train, test) = datasets::fashion_mnist_subset()?;
     let normalize = Some(train.channel_stats()?);

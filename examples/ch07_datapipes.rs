@@ -15,6 +15,7 @@ const SHARDS: u32 = 4;
 const SAMPLES_A_SHARD: u32 = 50;
 
 fn main() -> Result<()> {
+    let _profile = tallow::profile::from_env()?;
     pipes()?;
     streams()?;
     let folder = tempfile::tempdir()?;

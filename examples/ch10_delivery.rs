@@ -15,6 +15,7 @@ use tallow::prelude::*;
 const SEED: u64 = 42;
 
 fn main() -> Result<()> {
+    let _profile = tallow::profile::from_env()?;
     let folder = tempfile::tempdir()?;
 
     // A trained model.

@@ -16,6 +16,7 @@ const FIRST: u32 = 6;
 const BATCH: usize = 50;
 
 fn main() -> Result<()> {
+    let _profile = tallow::profile::from_env()?;
     let (train, test) = datasets::fashion_mnist_subset()?;
     let normalize = train.channel_stats()?;
     let loaders = |of: &dyn Fn(u32) -> Option<u32>, classes: u32| -> Result<_> {

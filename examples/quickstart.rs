@@ -30,6 +30,7 @@ usage: quickstart [--data DIR] [--epochs N] [--seed N] [--out DIR]
 const BATCH: usize = 64;
 
 fn main() -> Result<()> {
+    let _profile = tallow::profile::from_env()?;
     let Some(settings) = Settings::from_arguments(std::env::args().skip(1))? else {
         println!("{USAGE}");
         return Ok(());

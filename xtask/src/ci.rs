@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 
-use crate::{cargo, layers, tidy};
+use crate::{cargo, examples, layers, tidy};
 
 /// One check: its name and what it runs.
 struct Step {
@@ -55,11 +55,35 @@ const STEPS: &[Step] = &[
     },
 ];
 
-/// Slow checks: optional features, optimised builds, the bar of `quickstart`, benches that at least run.
+/// Slow checks: optional features, optimised builds, benches that at least run; examples follow them.
 const FULL_STEPS: &[Step] = &[
     step(
         "feature: download",
         &["check", "-p", "tallow", "--features", "download"],
+    ),
+    step(
+        "feature: parquet",
+        &[
+            "test",
+            "-p",
+            "tallow-data",
+            "--features",
+            "parquet",
+            "--test",
+            "sources",
+        ],
+    ),
+    step(
+        "feature: turbojpeg",
+        &[
+            "test",
+            "-p",
+            "tallow-data",
+            "--features",
+            "turbojpeg",
+            "--test",
+            "decode",
+        ],
     ),
     Step {
         name: "optimised tests",
@@ -74,10 +98,6 @@ const FULL_STEPS: &[Step] = &[
         // How often a training is killed and resumed.
         env: &[("TALLOW_KILLS", "20")],
     },
-    step(
-        "quickstart",
-        &["run", "--release", "--example", "quickstart"],
-    ),
     step(
         "benches run",
         &[
@@ -99,6 +119,9 @@ pub fn run(root: &Path, args: &[String]) -> Result<()> {
     let slow = if full { FULL_STEPS } else { &[] };
     for step in STEPS.iter().chain(slow) {
         timed(step.name, || run_step(root, step))?;
+    }
+    if full {
+        timed("examples", || examples::run(root))?;
     }
     println!(
         "ci: all checks passed in {:.0} s",

@@ -4,7 +4,11 @@ use std::path::{Path, PathBuf};
 
 pub mod bench;
 pub mod ci;
+pub mod doctor;
+pub mod examples;
 pub mod layers;
+pub mod names;
+pub mod profile;
 pub mod tidy;
 
 /// The folder that holds the workspace's `Cargo.toml`.

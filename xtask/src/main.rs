@@ -4,7 +4,7 @@
 
 use std::process::ExitCode;
 
-use xtask::{bench, ci, layers, tidy, workspace_root};
+use xtask::{bench, ci, doctor, examples, layers, profile, tidy, workspace_root};
 
 const USAGE: &str = "\
 Usage: cargo xtask <command>
@@ -12,6 +12,9 @@ Usage: cargo xtask <command>
 Commands:
   ci [--full]     everything a change must pass; --full adds the slow checks
   bench [options] benches as JSON lines; `cargo xtask bench --help` for the options
+  examples        run every example, optimised, to its end and within its time
+  profile EXAMPLE where the time of an example goes: report, trace and flame graph in runs/profile/EXAMPLE
+  doctor          what matters before a run: toolchain, CPU, kernels, threads, features, CUDA, memory
   layers          compare the crates' dependencies with the table in ARCHITECTURE.md
   tidy            house rules that no compiler checks
 ";
@@ -26,6 +29,9 @@ fn main() -> ExitCode {
     let outcome = match command {
         "ci" => ci::run(&root, rest),
         "bench" => bench::run(&root, rest),
+        "examples" => examples::run(&root),
+        "profile" => profile::run(&root, rest),
+        "doctor" => doctor::run(&root, rest),
         "layers" => layers::run(&root),
         "tidy" => tidy::run(&root),
         "" | "help" | "--help" | "-h" => {

@@ -5,6 +5,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::names;
+
 /// A text file of ours, longer than this, holds more than one idea.
 const MAX_LINES: usize = 700;
 /// The embedded data set is the largest thing the repository may hold.
@@ -53,6 +55,7 @@ pub fn run(root: &Path) -> Result<()> {
             faults.extend(check_text(&path, &text));
         }
     }
+    faults.extend(names::check(root)?);
     if faults.is_empty() {
         return Ok(());
     }

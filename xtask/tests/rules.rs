@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use xtask::layers::{self, Edges};
-use xtask::{tidy, workspace_root};
+use xtask::{examples, names, tidy, workspace_root};
 
 const TABLE: &str = "\
 | crate | is | uses | never |
@@ -115,4 +115,48 @@ fn each_house_rule_fires_on_its_fault() {
         tidy::check_text("crates/x/src/a.rs", "//! Head.\nfn f() {}\n"),
         Vec::<String>::new()
     );
+}
+
+#[test]
+fn names_in_documentation_are_paths_between_backticks() {
+    let text = "see `tallow::nn::Linear` and tallow::nn\n`Trainer`, `tallow::data::Pipe`\n";
+    let expected = [(1, "tallow::nn::Linear"), (2, "tallow::data::Pipe")];
+    assert_eq!(names::paths(text), expected);
+}
+
+#[test]
+fn declared_names_are_told_from_those_that_are_used() {
+    let text = "\
+pub use a::{
+    First, Second,
+};
+pub(crate) struct Third {
+    pub fourth: usize, // and fifth
+}
+fn sixth() { seventh(eighth) }
+";
+    let declared = names::declared(text);
+    for name in ["First", "Second", "Third", "fourth", "sixth"] {
+        assert!(declared.contains(name), "{name}");
+    }
+    for name in ["fifth", "seventh", "eighth"] {
+        assert!(!declared.contains(name), "{name}");
+    }
+}
+
+#[test]
+fn examples_come_with_the_features_they_need() {
+    let metadata = serde_json::json!({"packages": [
+        {"name": "other", "targets": [{"name": "no", "kind": ["example"]}]},
+        {"name": "tallow", "targets": [
+            {"name": "tallow", "kind": ["lib"]},
+            {"name": "plain", "kind": ["example"]},
+            {"name": "many", "kind": ["example"], "required-features": ["mpi"]},
+        ]},
+    ]});
+    let expected = [
+        ("plain".to_string(), vec![]),
+        ("many".to_string(), vec!["mpi".to_string()]),
+    ];
+    assert_eq!(examples::names(&metadata), expected);
 }

@@ -56,6 +56,13 @@ impl<P> Cache<P> {
             }
             None => {
                 self.check_room(signature)?;
+                let _span = tracing::debug_span!(
+                    target: "tallow",
+                    "compile",
+                    signature = signature.to_string().as_str(),
+                    plans = self.plans.len(),
+                )
+                .entered();
                 let start = std::time::Instant::now();
                 let plan = make(metrics)?;
                 metrics.compile_time += start.elapsed();

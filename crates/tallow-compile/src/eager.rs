@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use candle_core::backprop::GradStore;
 use candle_core::{DType, Device, Tensor, Var};
 use tallow_graph::TensorType;
-use tallow_tensor::{OpaqueModule, convert, no_grad};
+use tallow_tensor::{Break, OpaqueModule, convert, no_grad};
+use tracing::span::EnteredSpan;
 
 use crate::lower::Value;
 use crate::{Error, Result};
@@ -16,6 +17,7 @@ pub(crate) type Modules = Arc<[EagerModule]>;
 /// Modules as a capture found them; with `trains` their runs are kept on the tape.
 pub(crate) fn modules(captured: Vec<OpaqueModule>, trains: bool) -> Modules {
     let modules = captured.into_iter().map(|module| EagerModule {
+        reasons: reasons(&module.breaks),
         module,
         trains,
         run: Mutex::default(),
@@ -27,6 +29,7 @@ pub(crate) fn modules(captured: Vec<OpaqueModule>, trains: bool) -> Modules {
 /// One such module.
 pub(crate) struct EagerModule {
     module: OpaqueModule,
+    reasons: String,
     trains: bool,
     /// Input and output of the last run, on the tape.
     run: Mutex<Option<(Tensor, Tensor)>>,
@@ -37,6 +40,7 @@ pub(crate) struct EagerModule {
 impl EagerModule {
     /// Writes what the module gives for `x`.
     pub(crate) fn forward(&self, x: Value<'_>, ty: &TensorType, out: &mut [f32]) -> Result<()> {
+        let _span = span(&self.module.path, &self.reasons);
         let x = tensor(x, ty)?;
         if !self.trains {
             let _guard = no_grad::enter();
@@ -88,6 +92,17 @@ impl EagerModule {
         out.copy_from_slice(&value.flatten_all()?.to_vec1::<f32>()?);
         Ok(())
     }
+}
+
+/// Begins the span of what runs as it is, for profilers.
+pub(crate) fn span(module: &str, reasons: &str) -> EnteredSpan {
+    tracing::debug_span!(target: "tallow", "fallback", module = module, reason = reasons).entered()
+}
+
+/// Graph breaks in words.
+pub(crate) fn reasons(breaks: &[Break]) -> String {
+    let each = breaks.iter().map(ToString::to_string);
+    each.collect::<Vec<_>>().join("\n")
 }
 
 fn tensor(x: Value<'_>, ty: &TensorType) -> Result<Tensor> {

@@ -92,8 +92,8 @@ pub struct InferenceCompiler {
 /// What runs for one signature.
 enum Entry {
     Plan(Box<Bound>),
-    /// The model itself, since it can't be captured.
-    Eager,
+    /// The model itself, since it can't be captured, and why.
+    Eager(String),
 }
 
 /// A plan with the parameters that it reads.
@@ -150,8 +150,9 @@ impl InferenceCompiler {
                 bound.plan.measure(*measures);
                 bound.run(xs)
             }
-            Entry::Eager => {
+            Entry::Eager(reasons) => {
                 metrics.fallbacks += 1;
+                let _span = eager::span("", reasons);
                 let _guard = tallow_tensor::no_grad::enter();
                 Ok(forward(xs)?.detach())
             }
@@ -172,7 +173,7 @@ impl InferenceCompiler {
     pub fn kernel_times(&self) -> Vec<KernelTime> {
         let plans = self.cache.plans().filter_map(|entry| match entry {
             Entry::Plan(bound) => Some(&bound.plan),
-            Entry::Eager => None,
+            Entry::Eager(_) => None,
         });
         plans.flat_map(Plan::kernel_times).collect()
     }
@@ -188,8 +189,8 @@ fn entry(
         .input("x", xs)
         .allow_opaque(!options.fullgraph);
     let captured = match capture.run_with_params(|inputs| Ok(vec![forward(&inputs[0])?])) {
-        Err(tallow_tensor::Error::GraphBreaks(_)) if !options.fullgraph => {
-            return Ok(Entry::Eager);
+        Err(tallow_tensor::Error::GraphBreaks(breaks)) if !options.fullgraph => {
+            return Ok(Entry::Eager(eager::reasons(&breaks)));
         }
         captured => captured?,
     };

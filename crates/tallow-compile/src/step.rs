@@ -53,8 +53,8 @@ pub struct StepCompiler {
 /// What runs for one signature.
 enum Entry {
     Plan(Box<StepPlan>),
-    /// The model itself, since it can't be captured.
-    Eager,
+    /// The model itself, since it can't be captured, and why.
+    Eager(String),
 }
 
 struct StepPlan {
@@ -140,8 +140,9 @@ impl StepCompiler {
                 step.plan.measure(*measures);
                 step.run(params, images, targets)
             }
-            Entry::Eager => {
+            Entry::Eager(reasons) => {
                 metrics.fallbacks += 1;
+                let _span = eager::span("", reasons);
                 eager(images, targets, &mut forward)
             }
         }
@@ -161,7 +162,7 @@ impl StepCompiler {
     pub fn kernel_times(&self) -> Vec<KernelTime> {
         let plans = self.cache.plans().filter_map(|entry| match entry {
             Entry::Plan(step) => Some(&step.plan),
-            Entry::Eager => None,
+            Entry::Eager(_) => None,
         });
         plans.flat_map(Plan::kernel_times).collect()
     }
@@ -186,8 +187,8 @@ fn entry(
         Ok(vec![loss, outputs])
     });
     let captured = match captured {
-        Err(tallow_tensor::Error::GraphBreaks(_)) if !options.fullgraph => {
-            return Ok(Entry::Eager);
+        Err(tallow_tensor::Error::GraphBreaks(breaks)) if !options.fullgraph => {
+            return Ok(Entry::Eager(eager::reasons(&breaks)));
         }
         captured => captured?,
     };

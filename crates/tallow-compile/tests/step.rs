@@ -6,7 +6,10 @@ use candle_core::{DType, Device, Tensor};
 use candle_nn::ModuleT;
 use common::{Eager, batch, close, eager_step};
 use tallow_compile::{Options, StepCompiler};
-use tallow_nn::{LeNet5, ResNet, SimpleCifar, Stem, VisionTransformer, VisionTransformerConfig};
+use tallow_nn::{
+    Gru, LeNet5, Linear, Lstm, RecurrentConfig, ResNet, SimpleCifar, Stem, VisionTransformer,
+    VisionTransformerConfig,
+};
 use tallow_tensor::ops::{self, CrossEntropyConfig};
 use tallow_tensor::{Params, rng};
 
@@ -224,4 +227,44 @@ fn wrong_use_is_said_in_words() {
     params.unfreeze("");
     let text = message(compiler.run(&params, &images, &bad, forward));
     assert!(text.contains("99"), "{text}");
+}
+
+/// Reads an image row by row, `[N, 1, 7, 5]`, and looks at what was put out at every row.
+struct RowReader<L> {
+    recurrent: L,
+    head: Linear,
+}
+
+impl<L: ModuleT> ModuleT for RowReader<L> {
+    fn forward_t(&self, images: &Tensor, train: bool) -> candle_core::Result<Tensor> {
+        let rows = ops::reshape(images, &[images.dims()[0], 7, 5])?;
+        let outputs = self.recurrent.forward_t(&rows, train)?;
+        self.head.forward_t(&ops::flatten(&outputs, 1)?, train)
+    }
+}
+
+#[test]
+fn recurrent_layers_whose_steps_in_time_become_one_plan() {
+    let config = RecurrentConfig {
+        num_layers: 2,
+        batch_first: true,
+        dropout: 0.3,
+        bidirectional: true,
+        ..Default::default()
+    };
+    let head = |p: &Params| Linear::new(7 * 2 * 6, 3, p.builder().pp("head"));
+    let lstm = |p: &Params| {
+        Ok(RowReader {
+            recurrent: Lstm::new(5, 6, config, p.builder().pp("lstm"))?,
+            head: head(p)?,
+        })
+    };
+    compare(lstm, batch([4, 1, 7, 5], 3), direct(), 1e-5);
+    let gru = |p: &Params| {
+        Ok(RowReader {
+            recurrent: Gru::new(5, 6, config, p.builder().pp("gru"))?,
+            head: head(p)?,
+        })
+    };
+    compare(gru, batch([4, 1, 7, 5], 3), direct(), 1e-5);
 }

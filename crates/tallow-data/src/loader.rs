@@ -1,8 +1,8 @@
 //! [`Loader`]: the batches of any source, made by worker threads ahead of their use, the same for any number of them.
 //!
 //! In order: settings (`config`), what passes between threads (`job`), the threads (`workers`) and what they are
-//! doing (`watch`), how samples become batches (`samples`, `collect`, and `in_memory` for bytes that lie in memory
-//! already), an epoch as it is read (`epoch`, `state`, `stats`). Where samples come from is left to [`source`](crate::source),
+//! doing (`watch`), how samples become batches (`samples`, `collect`, `mixing`, and `in_memory` for bytes that lie in
+//! memory already), an epoch as it is read (`epoch`, `state`, `stats`). Where samples come from is left to [`source`](crate::source),
 //! what happens to pictures to [`transform`](crate::transform).
 
 mod collect;
@@ -10,6 +10,7 @@ mod config;
 mod epoch;
 mod in_memory;
 mod job;
+mod mixing;
 mod samples;
 mod state;
 mod stats;

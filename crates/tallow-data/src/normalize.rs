@@ -1,5 +1,8 @@
 //! [`Normalize`]: from bytes to values of mean 0 and standard deviation 1, channel by channel.
 
+use std::cell::RefCell;
+use std::sync::{Arc, LazyLock};
+
 use crate::{Error, Result};
 
 /// Mean and standard deviation of each channel, for values scaled to 0..1.
@@ -53,6 +56,33 @@ pub(crate) fn tables(normalize: Option<&Normalize>, channels: usize) -> Result<V
         .take(channels)
         .map(|(&mean, &std)| table(mean, std))
         .collect())
+}
+
+/// The tables that scale to 0..1, of pictures with `channels` channels.
+pub(crate) fn scale(channels: usize) -> Arc<[Table]> {
+    static SCALE: LazyLock<[Arc<[Table]>; 2]> =
+        LazyLock::new(|| [1, 3].map(|channels| vec![table(0., 1.); channels].into()));
+    SCALE[usize::from(channels > 1)].clone()
+}
+
+thread_local! {
+    /// What was asked for last: a pipeline asks for the same with every picture.
+    static LAST: RefCell<Option<(Normalize, Arc<[Table]>)>> = const { RefCell::new(None) };
+}
+
+/// The [`tables`] of a normalisation, made once for as long as a thread asks for the same.
+pub(crate) fn shared_tables(normalize: &Normalize, channels: usize) -> Result<Arc<[Table]>> {
+    LAST.with_borrow_mut(|last| {
+        if let Some((of, tables)) = last
+            && of == normalize
+            && tables.len() == channels
+        {
+            return Ok(tables.clone());
+        }
+        let tables: Arc<[Table]> = tables(Some(normalize), channels)?.into();
+        *last = Some((normalize.clone(), tables.clone()));
+        Ok(tables)
+    })
 }
 
 fn table(mean: f32, std: f32) -> Table {

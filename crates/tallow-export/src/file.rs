@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use tallow_graph::{Graph, TensorType};
+use tallow_graph::{DType, Graph, TensorType};
 use tallow_tensor::convert;
 use tallow_tensor::params::{Metadata, TensorFile, write_tensors};
 
 use crate::mapping::Mapping;
 use crate::weights::{Elements, Weights};
-use crate::{Error, Program, Result, rules};
+use crate::{Error, Program, Result, numbers, rules};
 
 /// The metadata key of the graphs.
 const KEY: &str = "tallow.program";
@@ -41,7 +41,12 @@ pub(crate) fn save(program: &Program, path: &Path) -> Result<()> {
     })?;
     let (key, value) = FORMAT;
     let metadata = Metadata::from([(KEY.into(), json), (key.into(), value.into())]);
-    let tensors = program.weights.tensors()?;
+    let mut tensors = program.weights.tensors()?;
+    for (name, tensor) in &mut tensors {
+        if let Some(op) = numbers::rounding(&program.graphs, name) {
+            *tensor = numbers::encode(op, tensor)?;
+        }
+    }
     let named = tensors.iter().map(|(name, tensor)| (*name, tensor));
     Ok(write_tensors(path, named, &metadata)?)
 }
@@ -97,9 +102,18 @@ fn map(file: &TensorFile, graphs: &[Graph]) -> Result<Weights> {
             continue;
         };
         let ty = TensorType::new(convert::dtype(dtype)?, shape);
-        if ty.dtype == tallow_graph::DType::F32 {
-            let range = range.start as usize..range.end as usize;
-            weights.insert(name.to_string(), ty, Elements::mapped(&mapping, range));
+        let range = range.start as usize..range.end as usize;
+        let rounding = numbers::rounding(graphs, name);
+        match (ty.dtype, rounding) {
+            (DType::F32, _) => {
+                weights.insert(name.to_string(), ty, Elements::mapped(&mapping, range));
+            }
+            (DType::U8, Some(op)) => {
+                let values = numbers::decode(op, mapping.bytes(&range), &ty.shape);
+                let ty = TensorType::f32(ty.shape);
+                weights.insert(name.to_string(), ty, Elements::Owned(values.into()));
+            }
+            _ => {}
         }
     }
     Ok(weights)

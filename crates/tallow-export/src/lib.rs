@@ -6,7 +6,8 @@
 //! |---|---|
 //! | [`freeze`](mod@freeze) | from a model to a [`Program`], and the proof that it is in inference |
 //! | [`program`] | [`Program`] and, compiled, [`Runner`] |
-//! | `file`, `weights`, `mapping` | the program's file, read with suspicion; where its weights lie |
+//! | `file`, `weights`, `numbers`, `mapping` | the program's file, read with suspicion; where its weights lie |
+//! | [`quantize`](mod@quantize) | programs that compute with 8-bit numbers |
 //! | `rules` | what a program may consist of |
 //! | [`onnx`] | ONNX files, written and read |
 //! | [`manifest`], [`verify`](mod@verify), [`deliver`](mod@deliver) | a delivery: what it says, its verification, making one |
@@ -23,8 +24,10 @@ pub mod freeze;
 mod latency;
 pub mod manifest;
 mod mapping;
+mod numbers;
 pub mod onnx;
 pub mod program;
+pub mod quantize;
 mod rules;
 pub mod verify;
 mod weights;
@@ -35,4 +38,5 @@ pub use freeze::{FreezeOptions, Offender, freeze, verify_inference_mode, verify_
 pub use latency::measure_latency;
 pub use manifest::Manifest;
 pub use program::{Program, Runner};
+pub use quantize::{Calibration, Quantization, QuantizeOptions, quantize};
 pub use verify::{Check, Outcome, Report, verify};

@@ -36,12 +36,12 @@ pub(crate) fn training(op: &Op) -> Option<&'static str> {
         | Op::NormalizeBackward(_)
         | Op::RunningStat(_) => Some("is part of a training step; freeze the model alone"),
         Op::RoundBf16
+        | Op::QuantizeToWords(_)
+        | Op::Int8Conv2d(_)
         | Op::Normalize(_)
         | Op::FoldBatchNorm(_)
         | Op::FusedConv2d(_)
         | Op::Pointwise(_)
-        | Op::QuantizeToWords(_)
-        | Op::Int8Conv2d(_)
         | Op::Relayout(_) => Some("is made by the compiler; freeze the captured graph"),
         Op::Input(_)
         | Op::Param(_)

@@ -118,3 +118,38 @@ impl fmt::Display for TensorType {
         write!(f, "{}{:?}", self.dtype, self.shape)
     }
 }
+
+/// What an operation reads and gives, as profilers list it: `[8, 3, 32, 32], [16, 3, 3, 3] -> [8, 16, 32, 32]`.
+///
+/// Element types are written where they aren't `f32`.
+///
+/// ```
+/// use tallow_graph::{DType, TensorType, types};
+///
+/// let ids = TensorType::new(DType::U32, [8]);
+/// let rows = TensorType::f32([8, 16]);
+/// assert_eq!(types::signature([&ids], &rows), "u32[8] -> [8, 16]");
+/// ```
+pub fn signature<'a>(
+    inputs: impl IntoIterator<Item = &'a TensorType>,
+    output: &TensorType,
+) -> String {
+    use fmt::Write as _;
+    let mut text = String::with_capacity(64);
+    let write = |text: &mut String, ty: &TensorType| {
+        // Writing to a string can't fail.
+        let _ = match ty.dtype {
+            DType::F32 => write!(text, "{:?}", ty.shape),
+            dtype => write!(text, "{dtype}{:?}", ty.shape),
+        };
+    };
+    for ty in inputs {
+        if !text.is_empty() {
+            text.push_str(", ");
+        }
+        write(&mut text, ty);
+    }
+    text.push_str(if text.is_empty() { "-> " } else { " -> " });
+    write(&mut text, output);
+    text
+}

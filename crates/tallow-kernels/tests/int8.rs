@@ -111,6 +111,26 @@ impl Case {
         for algorithm in algorithms(&self.geometry) {
             let mut y = vec![0.0; sums.len()];
             self.run(algorithm, &Finish::new(&scales), Target::Floats(&mut y));
+            let channels = self.geometry.out_channels;
+            let mut words = vec![f32::NAN; sums.len() / channels * int8::words(channels)];
+            let mut expected = words.clone();
+            let wide = Quantization {
+                scale: 100.0,
+                ..INPUT
+            };
+            self.run(
+                algorithm,
+                &Finish::new(&scales),
+                Target::Words(&mut words, wide),
+            );
+            int8::quantize(wide, channels, &y, &mut expected).unwrap();
+            let bits = |words: &[f32]| words.iter().map(|word| word.to_bits()).collect::<Vec<_>>();
+            assert_eq!(
+                bits(&words),
+                bits(&expected),
+                "{algorithm:?} {:?}",
+                self.geometry
+            );
             for (i, (y, sum)) in y.iter().zip(&sums).enumerate() {
                 assert_eq!(
                     *y, *sum as f32,
@@ -207,11 +227,7 @@ fn everything_of_a_finish_is_applied_in_order() {
     let mut residual_words = vec![0.0; sums.len() / 5 * 3];
     int8::quantize(OUTPUT, 5, &residual, &mut residual_words).unwrap();
     let expected: Vec<f32> = (0..sums.len())
-        .map(|i| {
-            (sums[i] as f32 * scales[i % 5] + bias[i % 5] + residual[i])
-                .max(0.0)
-                .min(400.0)
-        })
+        .map(|i| (sums[i] as f32 * scales[i % 5] + bias[i % 5] + residual[i]).clamp(0.0, 400.0))
         .collect();
     for algorithm in algorithms(&g) {
         for residual in [

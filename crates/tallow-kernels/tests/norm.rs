@@ -4,8 +4,10 @@ mod support;
 
 use support::*;
 use tallow_kernels::norm::{
-    batch_norm_backward, batch_norm_backward_eval, batch_norm_eval, batch_norm_train, group_norm,
-    group_norm_backward, layer_norm, layer_norm_backward, update_running,
+    batch_norm_apply, batch_norm_backward, batch_norm_backward_eval, batch_norm_eval,
+    batch_norm_gradient_sums, batch_norm_input_gradient, batch_norm_statistics, batch_norm_sums,
+    batch_norm_train, group_norm, group_norm_backward, layer_norm, layer_norm_backward,
+    update_running,
 };
 use tallow_kernels::{ChannelShape, Error};
 
@@ -193,6 +195,65 @@ fn batch_norm_gradients_follow_central_differences() {
             );
         }
     });
+}
+
+#[test]
+fn batch_norm_in_parts_is_that_of_the_whole() {
+    let shape = ChannelShape::new(6, 5, 9);
+    let [x, dy] = [3, 4].map(|seed| data(seed, len(shape), -2.0, 2.0));
+    let [gamma, beta] = [5, 6].map(|seed| data(seed, 5, 0.5, 2.0));
+    let whole = train(shape, &x, &gamma, &beta);
+    let mut gradients = [vec![0.0; x.len()], vec![0.0; 5], vec![0.0; 5]];
+    let [dx, dgamma, dbeta] = &mut gradients;
+    let (mean, invstd) = (&whole.mean, &whole.invstd);
+    batch_norm_backward(&shape, &x, &dy, &gamma, mean, invstd, dx, dgamma, dbeta).unwrap();
+
+    // Two samples, and the other four.
+    let cut = 2 * 5 * 9;
+    let parts = [(2, 0..cut), (4, cut..x.len())]
+        .map(|(samples, at)| (ChannelShape::new(samples, 5, 9), at));
+    let mut sums = [vec![0f64; 5], vec![0f64; 5]];
+    let mut joint = [vec![0f32; 5], vec![0f32; 5]];
+    for (shape, at) in &parts {
+        let [mut sum, mut squares] = [(); 2].map(|()| vec![f64::NAN; 5]);
+        batch_norm_sums(shape, &x[at.clone()], &mut sum, &mut squares).unwrap();
+        let [mut dgamma, mut dbeta] = [(); 2].map(|()| vec![f32::NAN; 5]);
+        let (x, dy) = (&x[at.clone()], &dy[at.clone()]);
+        batch_norm_gradient_sums(shape, x, dy, mean, invstd, &mut dgamma, &mut dbeta).unwrap();
+        for channel in 0..5 {
+            sums[0][channel] += sum[channel];
+            sums[1][channel] += squares[channel];
+            joint[0][channel] += dgamma[channel];
+            joint[1][channel] += dbeta[channel];
+        }
+    }
+    let [mut m, mut s, mut v] = [(); 3].map(|()| vec![f32::NAN; 5]);
+    let of_all = [&sums[0][..], &sums[1][..]];
+    batch_norm_statistics(54.0, of_all, EPS, &mut m, &mut s, &mut v).unwrap();
+    let close = |ours: &[f32], theirs: &[f32]| {
+        let near = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-5 * (1.0 + b.abs());
+        assert!(ours.iter().zip(theirs).all(near), "{ours:?} and {theirs:?}");
+    };
+    close(&m, &whole.mean);
+    close(&s, &whole.invstd);
+    close(&v, &whole.unbiased);
+    close(&joint[0], dgamma);
+    close(&joint[1], dbeta);
+    for (shape, at) in &parts {
+        let mut y = vec![f32::NAN; at.len()];
+        batch_norm_apply(shape, &x[at.clone()], &gamma, &beta, &m, &s, &mut y).unwrap();
+        close(&y, &whole.y[at.clone()]);
+        let share = shape.batch as f32 / 6.0;
+        let scaled = joint
+            .clone()
+            .map(|sum| sum.iter().map(|sum| sum * share).collect::<Vec<_>>());
+        let mut part = vec![f32::NAN; at.len()];
+        let (statistics, scaled) = ([&m[..], &s[..]], [&scaled[0][..], &scaled[1][..]]);
+        let (x, dy) = (&x[at.clone()], &dy[at.clone()]);
+        batch_norm_input_gradient(shape, x, dy, &gamma, statistics, scaled, &mut part).unwrap();
+        close(&part, &dx[at.clone()]);
+    }
+    assert!(batch_norm_statistics(1.0, of_all, EPS, &mut m, &mut s, &mut v).is_err());
 }
 
 #[test]

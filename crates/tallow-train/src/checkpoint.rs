@@ -123,8 +123,13 @@ pub(crate) fn make_folder(path: &Path) -> Result<()> {
 
 /// Makes the folder that `path` lies in.
 pub(crate) fn make_folder_of(path: &Path) -> Result<()> {
+    make_folder(folder_of(path))
+}
+
+/// The folder that `path` lies in.
+fn folder_of(path: &Path) -> &Path {
     match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => make_folder(folder),
-        _ => Ok(()),
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
     }
 }

@@ -1,9 +1,10 @@
 //! The one error type of this crate, and how it is laid out.
 //!
-//! A training ends early for one of five reasons: it was set up wrongly ([`Error::Setting`]), its data fails
+//! A training ends early for one of six reasons: it was set up wrongly ([`Error::Setting`]), its data fails
 //! ([`Error::Data`], [`Error::NoBatches`]), the computation fails ([`Error::Tensor`]) or gives numbers nothing can be
 //! learned from ([`Error::NonFinite`], [`Error::NoGradient`]), a checkpoint can't be written or doesn't fit
-//! ([`Error::Folder`], [`Error::File`], [`Error::Checkpoint`]), or a hook says so ([`Error::Hook`]). Each message says what was
+//! ([`Error::Folder`], [`Error::File`], [`Error::Checkpoint`]), another rank fails ([`Error::Rank`]), or a hook says so
+//! ([`Error::Hook`]). Each message says what was
 //! asked, what was found, and what to do.
 
 use std::fmt::Display;
@@ -127,6 +128,15 @@ pub enum Error {
     /// An optimizer can't take a state.
     #[error("{0}")]
     OptimizerState(String),
+
+    /// A rank ended a training of several [ranks](crate::distributed).
+    #[error("rank {rank} ended the run: {problem}")]
+    Rank {
+        /// Its number.
+        rank: usize,
+        /// What went wrong there.
+        problem: String,
+    },
 
     /// A hook failed; see [`Error::hook`].
     #[error(transparent)]

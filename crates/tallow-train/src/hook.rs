@@ -33,6 +33,9 @@ use crate::{Ema, Error, History, Optimizer, Result, checkpoint};
 /// on_fit_end
 /// ```
 ///
+/// With several [ranks](crate::distributed), hooks are called on every rank, those that [say so](Self::first_rank_only) on rank 0
+/// alone. A stop that is requested on any rank stops all of them.
+///
 /// Hooks are called in the order they were added. An error ends the training and comes out of
 /// [`fit`](crate::Trainer::fit); begin and end pair up except then, and except that an epoch cut short by
 /// [`request_stop`](HookContext::request_stop) has no `on_epoch_end`.
@@ -53,6 +56,12 @@ use crate::{Ema, Error, History, Optimizer, Result, checkpoint};
 /// }
 /// ```
 pub trait Hook {
+    /// Whether the hook runs on rank 0 alone where there are several [ranks](crate::distributed): right for what writes files or talks
+    /// to people, wrong for what changes parameters or gradients, which must be the same on every rank.
+    fn first_rank_only(&self) -> bool {
+        false
+    }
+
     /// Before the first epoch of this call of `fit`.
     ///
     /// # Errors
@@ -356,6 +365,26 @@ impl<'a> HookContext<'a> {
         settings
     }
 
+    /// The number of this [rank](crate::distributed), from 0.
+    pub fn rank(&self) -> usize {
+        self.state.ranks.rank()
+    }
+
+    /// How many [ranks](crate::distributed) train this model; 1 if nothing else was said.
+    pub fn world_size(&self) -> usize {
+        self.state.ranks.size()
+    }
+
+    /// Replaces `values` by their sums over all [ranks](crate::distributed), for numbers of a rank's own part of the data. Every rank
+    /// must call it, with as many values: not in a hook for the [first rank only](Hook::first_rank_only).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Rank`] names the rank that failed.
+    pub fn sum_over_ranks(&self, values: &mut [f64]) -> Result<()> {
+        self.state.ranks.sum(values)
+    }
+
     /// Whether this is a [fast dev run](crate::TrainerBuilder::fast_dev_run), which should leave no files.
     pub fn is_dev_run(&self) -> bool {
         self.state.dev_run
@@ -377,13 +406,14 @@ impl<'a> HookContext<'a> {
     }
 
     /// Writes all that is needed to go on from here, in one safetensors file. What stood at `path` before stays whole
-    /// until the new file is. In a [fast dev run](crate::TrainerBuilder::fast_dev_run) nothing is written.
+    /// until the new file is. In a [fast dev run](crate::TrainerBuilder::fast_dev_run), and on other
+    /// [ranks](crate::distributed) than 0, nothing is written.
     ///
     /// # Errors
     ///
     /// [`Error::File`] names the file; the former one is untouched then.
     pub fn save_checkpoint(&self, path: impl AsRef<Path>) -> Result<()> {
-        if self.state.dev_run {
+        if self.state.dev_run || !self.state.ranks.is_first() {
             return Ok(());
         }
         checkpoint::save(self.state, path.as_ref())

@@ -13,12 +13,14 @@
 //! | `loss.rs` | [`Loss`] |
 //! | `metrics.rs` and `metrics/`, `history.rs` | [`metrics`], [`History`] |
 //! | `checkpoint.rs` and `checkpoint/` | [`Checkpointing`], the file format |
+//! | `distributed.rs` and `distributed/` | [`distributed`]: several ranks that train one model |
 //! | `hooks/` | [`hooks`]: checkpoints kept, early stopping, logs, limits, guards, run folders |
 //! | `progress.rs` | [`ProgressDisplay`] |
 //! | `error.rs` | [`Error`] |
 
 mod checkpoint;
 mod clip;
+pub mod distributed;
 mod ema;
 mod error;
 mod history;

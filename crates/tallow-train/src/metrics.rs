@@ -201,6 +201,31 @@ impl Tally {
         self.loss.samples()
     }
 
+    /// Adds what another tally counted.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.loss.sum += other.loss.sum;
+        self.loss.samples += other.loss.samples;
+        self.hits += other.hits;
+        self.top_k_hits += other.top_k_hits;
+    }
+
+    /// Its numbers, for a sum over ranks; counts are exact up to 2⁵³.
+    pub(crate) fn numbers(&self) -> [f64; 4] {
+        let counts = [self.loss.samples, self.hits, self.top_k_hits].map(|count| count as f64);
+        [self.loss.sum, counts[0], counts[1], counts[2]]
+    }
+
+    pub(crate) fn from_numbers([sum, samples, hits, top_k_hits]: [f64; 4]) -> Self {
+        Self {
+            loss: RunningMean {
+                sum,
+                samples: samples as u64,
+            },
+            hits: hits as u64,
+            top_k_hits: top_k_hits as u64,
+        }
+    }
+
     /// The means so far; none before the first counted sample.
     pub(crate) fn metrics(&self, measure: Measure) -> Option<Metrics> {
         let samples = self.loss.samples();

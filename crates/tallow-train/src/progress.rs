@@ -44,6 +44,10 @@ struct Bar {
 }
 
 impl Hook for Bar {
+    fn first_rank_only(&self) -> bool {
+        true
+    }
+
     fn on_epoch_begin(&mut self, context: &mut HookContext<'_>) -> Result<()> {
         self.bar = ProgressBar::with_draw_target(context.batches(), ProgressDrawTarget::stderr());
         let style = "{prefix} {wide_bar} {pos}/{len}  {msg}  {eta}";
@@ -86,6 +90,10 @@ struct Lines {
 }
 
 impl Hook for Lines {
+    fn first_rank_only(&self) -> bool {
+        true
+    }
+
     fn on_fit_begin(&mut self, _context: &mut HookContext<'_>) -> Result<()> {
         self.last = Instant::now();
         Ok(())

@@ -2,7 +2,7 @@
 //!
 //! In order: settings (`builder`), where a training stands (`state`), the loop over epochs (`fit`) and how much of the data
 //! it sees (`limits`), one step (`step`), of batches with labels or mixed ones (`targets`), one or several (`accumulate`),
-//! evaluation (`evaluate`), the search for a learning rate (`find_lr`), and what to say when a loss is not finite
+//! evaluation (`evaluate`), what several ranks do together (`joint`), the search for a learning rate (`find_lr`), and what to say when a loss is not finite
 //! (`diagnosis`). The model is anything with
 //! [`ModuleT`]; where batches come from is the business of `tallow_data`.
 
@@ -12,6 +12,7 @@ mod diagnosis;
 mod evaluate;
 mod find_lr;
 mod fit;
+mod joint;
 mod limits;
 mod state;
 mod step;
@@ -45,6 +46,8 @@ pub struct Trainer<M> {
     limits: Limits,
     state: State,
     compiled: Option<Compiled>,
+    /// Whether batch norm takes its statistics from all ranks.
+    sync_batch_norm: bool,
     /// How many classes the model tells apart, once that was asked.
     classes: Option<usize>,
 }
@@ -131,12 +134,15 @@ impl<M: ModuleT> Trainer<M> {
     }
 
     /// Writes all that is needed to go on from here, in one safetensors file; see
-    /// [`HookContext::save_checkpoint`].
+    /// [`HookContext::save_checkpoint`]. Other [ranks](crate::distributed) than 0 write nothing.
     ///
     /// # Errors
     ///
     /// [`Error::File`](crate::Error::File) names the file; a former one is untouched then.
     pub fn save_checkpoint(&self, path: impl AsRef<Path>) -> Result<()> {
+        if !self.state.ranks.is_first() {
+            return Ok(());
+        }
         checkpoint::save(&self.state, path.as_ref())
     }
 
@@ -145,7 +151,11 @@ impl<M: ModuleT> Trainer<M> {
         &mut self,
         mut call: impl FnMut(&mut dyn Hook, &mut HookContext<'_>) -> Result<()>,
     ) -> Result<()> {
-        for hook in &mut self.hooks {
+        let _span = (!self.hooks.is_empty())
+            .then(|| tracing::debug_span!(target: "tallow", "hooks").entered());
+        let is_first = self.state.ranks.is_first();
+        let hooks = self.hooks.iter_mut();
+        for hook in hooks.filter(|hook| is_first || !hook.first_rank_only()) {
             call(hook.as_mut(), &mut HookContext::new(&mut self.state))?;
         }
         Ok(())

@@ -9,6 +9,7 @@ pub use tallow_export as export;
 pub use tallow_graph as graph;
 pub use tallow_kernels as kernels;
 pub use tallow_nn as nn;
+pub use tallow_profile as profile;
 pub use tallow_tensor as tensor;
 pub use tallow_train as train;
 

@@ -127,21 +127,17 @@ pub(super) fn drop_path(site: &Site<'_>, op: &DropPath) -> Lowered {
         random::drop_path(key, p, [samples, rest], io.floats(0), io.out)
     })
 }
+
 /// Several operations as one program; inputs are as long as the output, or a single number.
 pub(super) fn joined(site: &Site<'_>, op: &Pointwise) -> Result<Lowered> {
-    let mut steps: Vec<Step> = (0..site.inputs.len()).map(Step::Input).collect();
-    for step in &op.steps {
-        let register = |read: &PointwiseValue| match *read {
-            PointwiseValue::Input(input) => input,
-            PointwiseValue::Step(step) => site.inputs.len() + step,
-        };
-        let reads: Vec<usize> = step.reads.iter().map(register).collect();
-        let step = program_step(&step.op, &reads);
-        steps.push(step.ok_or_else(|| {
+    let program = |read: Read| {
+        let steps = program_steps(op, site.inputs.len(), read).ok_or_else(|| {
             site.unsupported("has a step without a kernel", "switch `fuse_pointwise` off")
-        })?);
-    }
-    let program = Program::new(&steps).map_err(|error| site.kernel_error(error))?;
+        })?;
+        Program::new(&steps).map_err(|error| site.kernel_error(error))
+    };
+    // Where more inputs are read than a program can hold, each is read when it is used, perhaps several times.
+    let program = program(Read::First).or_else(|_| program(Read::AtUse))?;
     let single = site.inputs.iter().map(|ty| ty.elements() == 1);
     let single: Vec<bool> = single.collect();
     Ok(Lowered::new(move |io| {
@@ -156,6 +152,41 @@ pub(super) fn joined(site: &Site<'_>, op: &Pointwise) -> Result<Lowered> {
         let operands: Vec<Operand<'_>> = single.iter().enumerate().map(operand).collect();
         pointwise::run(&program, &operands, io.out)
     }))
+}
+
+/// When a program reads its inputs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Read {
+    /// All of them before anything else, once.
+    First,
+    /// Each before every step that uses it.
+    AtUse,
+}
+
+/// The steps in the kernels' terms; none if there is one that has no kernel.
+fn program_steps(op: &Pointwise, inputs: usize, read: Read) -> Option<Vec<Step>> {
+    let mut steps = Vec::new();
+    if read == Read::First {
+        steps.extend((0..inputs).map(Step::Input));
+    }
+    let mut results: Vec<usize> = Vec::with_capacity(op.steps.len());
+    for step in &op.steps {
+        let mut registers = Vec::with_capacity(step.reads.len());
+        for value in &step.reads {
+            registers.push(match *value {
+                // A result that isn't there yet is for the program to refuse.
+                PointwiseValue::Step(step) => results.get(step).copied().unwrap_or(usize::MAX),
+                PointwiseValue::Input(input) if read == Read::First => input,
+                PointwiseValue::Input(input) => {
+                    steps.push(Step::Input(input));
+                    steps.len() - 1
+                }
+            });
+        }
+        results.push(steps.len());
+        steps.push(program_step(&step.op, &registers)?);
+    }
+    Some(steps)
 }
 
 /// A step in the kernels' terms.

@@ -64,8 +64,20 @@ impl<'a> Io<'a> {
 /// Why a call failed.
 pub(crate) enum Fault {
     Kernel(tallow_kernels::Error),
-    /// A module that runs as it is.
-    Module(Error),
+    /// A module that runs as it is, or another rank.
+    Other(Error),
+}
+
+impl From<tallow_kernels::Error> for Fault {
+    fn from(error: tallow_kernels::Error) -> Self {
+        Self::Kernel(error)
+    }
+}
+
+impl From<candle_core::Error> for Fault {
+    fn from(error: candle_core::Error) -> Self {
+        Self::Other(error.into())
+    }
 }
 
 /// A call: a kernel, or a module that runs as it is.
@@ -99,6 +111,17 @@ impl Lowered {
     fn new(run: impl Fn(&mut Io<'_>) -> Outcome + Send + Sync + 'static) -> Self {
         Self {
             run: kernel(run),
+            in_place: &[],
+            pack: None,
+        }
+    }
+
+    /// A call that other ranks take part in.
+    fn joint(
+        run: impl Fn(&mut Io<'_>) -> std::result::Result<(), Fault> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            run: Box::new(run),
             in_place: &[],
             pack: None,
         }

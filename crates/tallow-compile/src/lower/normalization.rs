@@ -7,7 +7,9 @@ use tallow_graph::op::{
 use tallow_kernels::channels_last::norm::{self, Affine, Clamp, Mask, Residual, Statistics, Sums};
 use tallow_kernels::{ChannelShape, norm as plain};
 
-use super::{Io, Lowered, Outcome, Site};
+use tallow_tensor::sync;
+
+use super::{Fault, Io, Lowered, Outcome, Site};
 use crate::Result;
 
 /// The activation as the kernels name it.
@@ -77,10 +79,14 @@ fn apply(
 
 pub(super) fn batch_stats(site: &Site<'_>) -> Result<Lowered> {
     let channels = channels(site, 0)?;
-    Ok(Lowered::new(move |io| {
+    Ok(Lowered::joint(move |io| {
         let x = io.floats(0);
         let (mean, var) = io.out.split_at_mut(channels);
-        norm::batch_stats(channels, x, mean, var, io.workspace)
+        norm::batch_stats(channels, x, mean, var, io.workspace)?;
+        match sync::current() {
+            Some(joint) => Ok(joint.statistics(x.len() / channels, mean, var)?),
+            None => Ok(()),
+        }
     }))
 }
 
@@ -140,21 +146,33 @@ pub(super) fn backward(site: &Site<'_>, op: &NormalizeBackward) -> Result<Lowere
     let channels = channels(site, 1)?;
     let (eps, activation) = (op.eps, clamp(op.activation));
     let lowered = match op.batch {
-        true => Lowered::new(move |io| backward_batch(io, channels, eps, activation)),
+        true => Lowered::joint(move |io| backward_batch(io, channels, eps, activation)),
         false => Lowered::new(move |io| backward_fixed(io, channels, eps, activation)),
     };
     Ok(lowered.in_place(&[0]))
 }
 
 /// The gradient through the statistics of the batch.
-fn backward_batch(io: &mut Io<'_>, channels: usize, eps: f64, activation: Clamp) -> Outcome {
+fn backward_batch(
+    io: &mut Io<'_>,
+    channels: usize,
+    eps: f64,
+    activation: Clamp,
+) -> std::result::Result<(), Fault> {
     let mask = mask(io, 5, activation);
     let (x, weight) = (io.floats(1), Some(io.floats(3)));
     let statistics = statistics(io.floats(2), eps);
-    let (g, g_xhat) = io.floats(4).split_at(channels);
+    let mut joint_sums = io.workspace.take(2 * channels);
+    let mut sums = io.floats(4);
+    if let Some(joint) = sync::current() {
+        joint_sums.copy_from_slice(sums);
+        joint.gradient_sums(x.len() / channels, &mut joint_sums)?;
+        sums = &joint_sums;
+    }
+    let (g, g_xhat) = sums.split_at(channels);
     let sums = Sums { g, g_xhat };
     if io.taken.is_some() {
-        return norm::backward_input_in_place(
+        norm::backward_input_in_place(
             channels,
             mask,
             x,
@@ -165,7 +183,8 @@ fn backward_batch(io: &mut Io<'_>, channels: usize, eps: f64, activation: Clamp)
             io.out,
             None,
             io.workspace,
-        );
+        )?;
+        return Ok(());
     }
     let dy = io.floats(0);
     norm::backward_input(
@@ -180,7 +199,8 @@ fn backward_batch(io: &mut Io<'_>, channels: usize, eps: f64, activation: Clamp)
         io.out,
         None,
         io.workspace,
-    )
+    )?;
+    Ok(())
 }
 
 /// The gradient where the statistics are fixed: a factor a channel.
@@ -204,8 +224,10 @@ fn backward_fixed(io: &mut Io<'_>, channels: usize, eps: f64, activation: Clamp)
 pub(super) fn running(op: &RunningStat) -> Lowered {
     let (statistic, momentum) = (op.statistic, op.momentum);
     // The running variance follows the unbiased one.
-    let unbiased = op.count as f64 / (op.count.max(2) - 1) as f64;
+    let count = op.count;
     Lowered::new(move |io| {
+        let total = sync::current().map_or(count as f64, |joint| joint.total(count));
+        let unbiased = total / (total.max(2.0) - 1.0);
         let (running, stats) = (io.floats(0), io.floats(1));
         let (mean, var) = stats.split_at(stats.len() / 2);
         let (batch, factor) = match statistic {

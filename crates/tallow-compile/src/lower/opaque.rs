@@ -30,7 +30,7 @@ pub(super) fn backward(site: &Site<'_>, op: &Opaque, modules: &Modules) -> Resul
 
 fn as_it_is(run: impl Fn(&mut Io<'_>) -> Result<()> + Send + Sync + 'static) -> Lowered {
     Lowered {
-        run: Box::new(move |io| run(io).map_err(Fault::Module)),
+        run: Box::new(move |io| run(io).map_err(Fault::Other)),
         in_place: &[],
         pack: None,
     }

@@ -87,10 +87,15 @@ fn extend(rewrite: &Rewrite<'_>, chains: &[Option<Chain>], node: &Node) -> Optio
     if rewrite.old(a).output != rewrite.old(b).output {
         return None;
     }
-    // The chain of the later one: the other is written by then.
-    let chain = chain_of(a.max(b)).filter(|chain| chain.residual.is_none())?;
+    // The chain of the later one: the other is written by then. A rounding begins no chain, wherever it stands.
+    let (earlier, later) = (a.min(b), a.max(b));
+    let (main, residual) = match rewrite.old(later).op {
+        Op::FakeQuantize(_) => (earlier, later),
+        _ => (later, earlier),
+    };
+    let chain = chain_of(main).filter(|chain| chain.residual.is_none())?;
     Some(Chain {
-        residual: Some(a.min(b)),
+        residual: Some(residual),
         ..chain
     })
 }

@@ -1,19 +1,24 @@
 //! Joins elementwise operations in a row: what lies between them stays in the cache and is never stored.
 
+use std::cmp::Reverse;
+
 use tallow_graph::op::{Grad, Pointwise, PointwiseStep, PointwiseValue};
 use tallow_graph::{Graph, GraphError, Node, NodeId, Op};
 
 use crate::rewrite::Rewrite;
 
-/// Most operations that are joined, and most values that they read.
+/// Most operations that are joined in a row.
 const MOST: usize = 16;
+/// Most operations that stand behind one operand of a joined one. Two operands of that size, the larger one computed first, need
+/// no more results at a time than a program can hold.
+const MOST_BEHIND: usize = 32;
 
 pub(super) fn run(graph: &Graph) -> Result<Graph, GraphError> {
     Rewrite::apply(graph, |rewrite, node| {
         if !is_elementwise(rewrite, node) {
             return Ok(false);
         }
-        if is_joined(rewrite, node) {
+        if joined_size(rewrite, node.id) > 0 {
             return Ok(true);
         }
         let mut tree = Tree::default();
@@ -50,12 +55,24 @@ fn is_activation(op: &Op) -> bool {
     )
 }
 
-/// Whether the one reader of a node computes it on the way.
-fn is_joined(rewrite: &Rewrite<'_>, node: &Node) -> bool {
-    let Some(reader) = rewrite.only_reader(node.id) else {
-        return false;
+/// How many operations are computed where `id` is, itself included, if its one reader computes it on the way; else 0.
+fn joined_size(rewrite: &Rewrite<'_>, id: NodeId) -> usize {
+    let node = rewrite.old(id);
+    let Some(reader) = rewrite.only_reader(id) else {
+        return 0;
     };
-    reader.output == node.output && is_elementwise(rewrite, reader) && depth(rewrite, reader) < MOST
+    let fits = is_elementwise(rewrite, node)
+        && reader.output == node.output
+        && is_elementwise(rewrite, reader)
+        && depth(rewrite, reader) < MOST;
+    if !fits {
+        return 0;
+    }
+    let inputs = node.inputs.iter().map(|&id| joined_size(rewrite, id));
+    match 1 + inputs.sum::<usize>() {
+        size if size <= MOST_BEHIND => size,
+        _ => 0,
+    }
 }
 
 /// How many joined operations stand behind a node, itself included.
@@ -82,15 +99,18 @@ struct Tree {
 
 impl Tree {
     fn add(&mut self, rewrite: &Rewrite<'_>, node: &Node) -> PointwiseValue {
-        let reads = node.inputs.iter().map(|&id| {
-            let input = rewrite.old(id);
-            if is_elementwise(rewrite, input) && is_joined(rewrite, input) {
-                self.add(rewrite, input)
-            } else {
-                self.input(id)
-            }
-        });
-        let reads = reads.collect();
+        let sizes = node.inputs.iter().map(|&id| joined_size(rewrite, id));
+        let mut order: Vec<(usize, usize)> = sizes.enumerate().collect();
+        // The largest first: its result is all that is kept while the others are computed.
+        order.sort_by_key(|&(_, size)| Reverse(size));
+        let mut reads = vec![PointwiseValue::Input(0); node.inputs.len()];
+        for (place, size) in order {
+            let id = node.inputs[place];
+            reads[place] = match size {
+                0 => self.input(id),
+                _ => self.add(rewrite, rewrite.old(id)),
+            };
+        }
         self.steps.push(PointwiseStep {
             op: node.op.clone(),
             reads,

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use tallow_graph::op::Literal;
-use tallow_graph::{DType, Graph, Node, NodeId, Op};
+use tallow_graph::{DType, Graph, Node, NodeId, Op, TensorType, types};
 use tallow_kernels::workspace::Workspace;
 
 use super::memory::{self, Life};
@@ -143,9 +143,11 @@ impl<'g> Builder<'g> {
             let step = step_of(node, "pack_weight", 0, pack.run, pack.len);
             reads[pack.input] = self.call(step, vec![reads[pack.input]], &[], kept);
         }
-        let flops = node_flops(self.graph, node);
+        let flops = node.op.flops(&owned(&site.inputs), &node.output);
         let len = node.output.elements() as usize;
-        let step = step_of(node, node.op.name(), flops, run, len);
+        let mut step = step_of(node, node.op.name(), flops, run, len);
+        step.shape = types::signature(site.inputs.iter().copied(), &node.output);
+        step.bytes = site.inputs.iter().map(|ty| ty.bytes()).sum::<u64>() + node.output.bytes();
         Ok(self.call(step, reads, in_place, kept))
     }
 
@@ -238,6 +240,7 @@ impl<'g> Builder<'g> {
             self.kept[passing.kept] = 0;
         }
         let memory = account(&lives, &slots.lens, &self.kept);
+        let holders = self.holders(&lives);
         let of = slots_in_order(&lives, &slots.of);
         let place = |source: Source| match source {
             Source::Fixed(place) => place,
@@ -287,6 +290,7 @@ impl<'g> Builder<'g> {
                 .map(|(source, id)| (place(*source), types(id)))
                 .collect(),
             memory,
+            holders,
             workspace: Workspace::new(),
             times: Vec::new(),
         })
@@ -342,6 +346,26 @@ impl<'g> Builder<'g> {
             }
         }
         lives
+    }
+
+    /// The largest values that live at the peak, `bytes, operation, module` separated by tabs, a line each.
+    fn holders(&self, lives: &[Option<Life>]) -> String {
+        const LISTED: usize = 10;
+        let alive = |step: usize| {
+            let values = lives.iter().flatten();
+            values.filter(move |life| life.written <= step && step <= life.last_read)
+        };
+        let size = |step: &usize| alive(*step).map(|life| life.len).sum::<usize>();
+        let Some(peak) = (0..self.calls.len()).max_by_key(size) else {
+            return String::new();
+        };
+        let mut largest: Vec<&Life> = alive(peak).collect();
+        largest.sort_by_key(|life| std::cmp::Reverse(life.len));
+        let lines = largest.iter().take(LISTED).map(|life| {
+            let step = &self.calls[life.written].step;
+            format!("{}\t{}\t{}", 4 * life.len, step.name, step.scope)
+        });
+        lines.collect::<Vec<_>>().join("\n")
     }
 
     /// Which input's memory a call writes into, for calls that can.
@@ -432,6 +456,8 @@ fn step_of(node: &Node, name: &'static str, flops: u64, run: lower::Run, len: us
         name,
         scope: node.scope.clone(),
         flops,
+        shape: types::signature([], &node.output),
+        bytes: 8 * len as u64,
         run,
         reads: Vec::new(),
         writes: Place::Slot(usize::MAX),
@@ -449,12 +475,8 @@ fn copy(node: &Node) -> Step {
     step_of(node, "copy", 0, run, node.output.elements() as usize)
 }
 
-fn node_flops(graph: &Graph, node: &Node) -> u64 {
-    let types = node
-        .inputs
-        .iter()
-        .map(|id| graph.nodes[id.0].output.clone());
-    node.op.flops(&types.collect::<Vec<_>>(), &node.output)
+fn owned(types: &[&TensorType]) -> Vec<TensorType> {
+    types.iter().map(|&ty| ty.clone()).collect()
 }
 
 fn check_float(node: &Node) -> Result<()> {

@@ -63,6 +63,9 @@ pub(crate) struct Step {
     pub(crate) name: &'static str,
     pub(crate) scope: String,
     pub(crate) flops: u64,
+    /// What it reads and gives, for profilers: types, and bytes once each.
+    shape: String,
+    bytes: u64,
     run: Run,
     /// Where it reads, and how many floats where that is a slot.
     reads: Vec<(Place, usize)>,
@@ -86,6 +89,8 @@ pub(crate) struct Plan {
     /// Where the outputs lie when it is done, and their types.
     outputs: Vec<(Place, TensorType)>,
     pub(crate) memory: Memory,
+    /// The largest values at the moment at which most memory is needed, for profilers: a line each.
+    holders: String,
     workspace: Workspace,
     /// Time and number of runs of each step, where runs are timed.
     times: Vec<(std::time::Duration, u64)>,

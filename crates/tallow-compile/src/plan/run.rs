@@ -8,7 +8,7 @@ use crate::metrics::KernelTime;
 use crate::{Error, Result};
 use tallow_graph::TensorType;
 use tallow_kernels::parallel;
-use tallow_tensor::rng;
+use tallow_tensor::{rng, sync};
 
 /// What the caller brings to a run.
 pub(crate) struct Frame<'a, 'o> {
@@ -55,10 +55,19 @@ impl Plan {
         Ok(())
     }
 
-    /// Runs every step, on a thread of the pool; random draws are the calling thread's.
+    /// Runs every step, on a thread of the pool; random draws, and who shares statistics, are the calling thread's.
     pub(crate) fn run(&mut self, frame: &mut Frame<'_, '_>) -> Result<()> {
-        let random = rng::state();
+        let (random, joint) = (rng::state(), sync::current());
+        let span = tracing::trace_span!(
+            target: "tallow",
+            "plan",
+            arena = self.memory.planned,
+            kernels = self.steps.len(),
+            holders = self.holders.as_str(),
+        );
         parallel::on_pool(|| {
+            let _span = span.enter();
+            let _joint = sync::continue_with(joint);
             let before = rng::state();
             rng::restore(random);
             let result = self.run_here(frame);
@@ -166,6 +175,16 @@ impl Step {
         frame: &mut Frame<'_, '_>,
         workspace: &tallow_kernels::workspace::Workspace,
     ) -> Result<()> {
+        let _span = tracing::trace_span!(
+            target: "tallow",
+            "kernel",
+            op = self.name,
+            module = self.scope.as_str(),
+            shape = self.shape.as_str(),
+            flops = self.flops,
+            bytes = self.bytes,
+        )
+        .entered();
         // What is written is taken out, so that everything else can be read.
         match self.writes {
             Place::Slot(slot) => {
@@ -230,7 +249,7 @@ impl Step {
             workspace,
         };
         (self.run)(&mut io).map_err(|fault| match fault {
-            Fault::Module(error) => error,
+            Fault::Other(error) => error,
             Fault::Kernel(source) => Error::Kernel {
                 operation: self.name,
                 module: self.scope.clone(),

@@ -2,12 +2,17 @@
 //!
 //! The formats themselves are left to the crates `zune-jpeg` and `image`; this module keeps them within bounds, so that no
 //! bytes whatever can panic or take more memory than a picture of [`Limits::max_pixels`] needs, and makes of what they give the
-//! one form that transforms take. Results are those of Pillow's `Image.open(..).convert("RGB")`.
+//! one form that transforms take. Results are those of Pillow's `Image.open(..).convert("RGB")`: to the bit for lossless formats;
+//! JPEG within 4 of 255, and all but one value in a thousand within 2, since libjpeg rounds otherwise. With the feature
+//! `turbojpeg`, libjpeg-turbo itself decodes JPEG files (but CMYK): to the bit, and faster; it needs a C compiler, CMake and
+//! NASM to be built.
 
 mod bytes;
 mod jpeg;
 mod orientation;
 mod raster;
+#[cfg(feature = "turbojpeg")]
+mod turbo;
 
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
@@ -37,6 +42,10 @@ pub struct DecodeOptions {
     pub exif_orientation: bool,
     /// What a file may ask for.
     pub limits: Limits,
+    /// Lets a JPEG be decoded at a half, a quarter or an eighth of its size, as long as its shorter side keeps at least so many
+    /// pixels: faster, and nearly the same once it is resized (Pillow's `Image.draft`). Needs the feature `turbojpeg`; without
+    /// it, pictures come as large as they are.
+    pub jpeg_min_side: Option<usize>,
 }
 
 impl DecodeOptions {

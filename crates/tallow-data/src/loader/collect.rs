@@ -14,6 +14,24 @@ pub trait Row: Send + 'static {
 
     /// `[C, H, W]`.
     fn shape(&self) -> [usize; 3];
+
+    /// Writes all values to `target`, which has a place for each value that the shape promises.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Setting`](crate::Error::Setting) if there are others.
+    fn write(&self, target: &mut [f32]) -> Result<()> {
+        let values = self.values();
+        if values.len() != target.len() {
+            return Err(Error::Setting {
+                what: "a row of a batch",
+                expected: format!("{} values, as its shape says", target.len()),
+                found: values.len().to_string(),
+            });
+        }
+        target.copy_from_slice(values);
+        Ok(())
+    }
 }
 
 impl Row for FloatImage {
@@ -24,6 +42,11 @@ impl Row for FloatImage {
     fn shape(&self) -> [usize; 3] {
         self.shape()
     }
+
+    fn write(&self, target: &mut [f32]) -> Result<()> {
+        self.write(target);
+        Ok(())
+    }
 }
 
 impl Row for NormalizedImage {
@@ -33,6 +56,11 @@ impl Row for NormalizedImage {
 
     fn shape(&self) -> [usize; 3] {
         self.shape()
+    }
+
+    fn write(&self, target: &mut [f32]) -> Result<()> {
+        self.write(target);
+        Ok(())
     }
 }
 
@@ -59,12 +87,13 @@ impl<R: Row> Collect<(R, u32)> for Rows {
     }
 
     fn add(&self, part: &mut Filled, (row, label): (R, u32)) -> Result<()> {
+        let size: usize = row.shape().iter().product();
         if part.labels.is_empty() {
             part.shape = row.shape();
-            part.values.reserve_exact(part.size * row.values().len());
+            part.values.reserve_exact(part.size * size);
             part.labels.reserve_exact(part.size);
         }
-        if row.shape() != part.shape || row.values().len() != part.shape.iter().product::<usize>() {
+        if row.shape() != part.shape {
             return Err(Error::Setting {
                 what: "a batch",
                 expected: format!(
@@ -74,7 +103,12 @@ impl<R: Row> Collect<(R, u32)> for Rows {
                 found: format!("{:?}", row.shape()),
             });
         }
-        part.values.extend_from_slice(row.values());
+        let start = part.values.len();
+        part.values.resize(start + size, 0.);
+        if let Err(error) = row.write(&mut part.values[start..]) {
+            part.values.truncate(start);
+            return Err(error);
+        }
         part.labels.push(label);
         Ok(())
     }

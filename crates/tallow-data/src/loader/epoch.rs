@@ -9,7 +9,7 @@ use super::stats::Counters;
 use super::watch::Watch;
 use super::workers::Workers;
 use super::{LoaderConfig, LoaderState, OnError};
-use crate::{Error, Result};
+use crate::{Error, Result, trace};
 
 /// The batches of one epoch, in order: what [`Loader::batches`](super::Loader::batches) gives.
 ///
@@ -20,6 +20,16 @@ pub struct Epoch<B> {
     state: LoaderState,
     on_error: OnError,
     counters: Arc<Counters>,
+    /// For profilers.
+    reader: Reader,
+}
+
+/// What a profiler is told of who reads.
+struct Reader {
+    number: u64,
+    batch: u64,
+    workers: usize,
+    prefetch: usize,
 }
 
 enum Making<B> {
@@ -35,6 +45,12 @@ impl<B: Send + 'static> Epoch<B> {
         state: LoaderState,
         counters: Arc<Counters>,
     ) -> Result<Self> {
+        let reader = Reader {
+            number: trace::reader(),
+            batch: 0,
+            workers: config.workers,
+            prefetch: config.prefetch,
+        };
         let making = match config.workers.min(config.prefetch) {
             0 => Making::Here(Some(feed), Box::default()),
             _ => Making::Workers(Workers::start(
@@ -42,6 +58,7 @@ impl<B: Send + 'static> Epoch<B> {
                 config.workers,
                 config.prefetch,
                 config.timeout,
+                reader.number,
             )?),
         };
         Ok(Self {
@@ -49,6 +66,7 @@ impl<B: Send + 'static> Epoch<B> {
             state,
             on_error: config.on_error,
             counters,
+            reader,
         })
     }
 
@@ -95,15 +113,31 @@ impl<B: Send + 'static> Iterator for Epoch<B> {
     type Item = Result<B>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        let flow = trace::flow(self.reader.number, self.reader.batch);
+        let span = tracing::debug_span!(
+            target: "tallow",
+            "data_wait",
+            batch = self.state.batch,
+            flow,
+            workers = self.reader.workers,
+            prefetch = self.reader.prefetch,
+            samples = tracing::field::Empty,
+        )
+        .entered();
+        self.reader.batch += 1;
         let start = Instant::now();
         let made = match &mut self.making {
-            Making::Here(feed, watch) => job::next(feed, watch).map(|job| job::run(job, watch)),
+            Making::Here(feed, watch) => {
+                job::next(feed, watch).map(|job| job::run(job, watch, flow))
+            }
             Making::Workers(workers) => workers.next(),
         };
         self.counters.waited(start.elapsed());
         let made = made?;
         self.counters.busy(made.busy);
         let samples = made.samples;
+        span.record("samples", samples);
+        drop(span);
         let batch = self.accept(made);
         if batch.is_ok() {
             self.counters.batch(samples);

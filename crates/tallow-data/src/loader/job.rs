@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use super::watch::Watch;
-use crate::{Error, Result};
+use crate::{Error, Result, trace};
 
 /// Makes one batch. May run on any thread, at the same time as others.
 pub(super) type Job<B> = Box<dyn FnOnce(&Watch) -> Made<B> + Send>;
@@ -45,6 +45,7 @@ impl<B> Made<B> {
 /// The next job. A panic in the source is one last job, which fails.
 pub(super) fn next<B: 'static>(feed: &mut Option<Feed<B>>, watch: &Watch) -> Option<Job<B>> {
     let open = feed.as_mut()?;
+    let _span = tracing::trace_span!(target: "tallow", "items").entered();
     // After a panic the feed is not touched again, so nothing half-done can be seen.
     match catch_unwind(AssertUnwindSafe(|| open(watch))) {
         Ok(Some(job)) => Some(job),
@@ -60,12 +61,21 @@ pub(super) fn next<B: 'static>(feed: &mut Option<Feed<B>>, watch: &Watch) -> Opt
     }
 }
 
-/// Does a job and measures it. A panic is a batch that failed.
-pub(super) fn run<B>(job: Job<B>, watch: &Watch) -> Made<B> {
+/// Does a job and measures it. A panic is a batch that failed. `flow` tells profilers which batch it is.
+pub(super) fn run<B>(job: Job<B>, watch: &Watch, flow: u64) -> Made<B> {
+    let span = tracing::debug_span!(
+        target: "tallow",
+        "batch",
+        flow,
+        samples = tracing::field::Empty,
+    )
+    .entered();
     let start = Instant::now();
     let made = catch_unwind(AssertUnwindSafe(|| job(watch)));
     watch.idle();
     let made = made.unwrap_or_else(|panic| Made::failed(Error::panicked(&*panic)));
+    span.record("samples", made.samples);
+    trace::tell_stages();
     Made {
         busy: start.elapsed(),
         ..made

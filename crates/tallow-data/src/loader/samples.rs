@@ -12,7 +12,7 @@ use super::watch::Watch;
 use super::{LoaderConfig, OnError};
 use crate::batch::ended_before;
 use crate::source::{Items, Pass, Source};
-use crate::{Error, Result};
+use crate::{Error, Result, trace};
 
 /// How samples become a batch.
 pub(super) trait Collect<T>: Send + Sync + 'static {
@@ -148,7 +148,7 @@ impl<S, F, C> Parts<S, F, C> {
         watch.begin("collating", Arc::from("a batch"));
         let batch = match samples {
             0 => Err(Error::custom("a batch without samples")),
-            _ => self.collect.finish(part),
+            _ => trace::stage("collate", || self.collect.finish(part)),
         };
         Made {
             batch,
@@ -179,13 +179,14 @@ impl<S, F, C> Parts<S, F, C> {
             watch.begin("reading", name.clone());
             let of_order = || place * self.config.shard.of as u64 + self.config.shard.rank as u64;
             let index = self.source.key(&item).unwrap_or_else(of_order);
-            let sample = self.source.load(item)?;
+            let sample = trace::stage("read and decode", || self.source.load(item))?;
             watch.begin("changing", name.clone());
             let key = rng::key(self.config.seed, Purpose::Augment, epoch, index);
-            (self.change)(sample, &mut Stream::new(key))
+            trace::stage("change", || (self.change)(sample, &mut Stream::new(key)))
         }));
         let sample = sample.unwrap_or_else(|panic| Err(Error::panicked(&*panic)));
-        let added = sample.and_then(|sample| self.collect.add(part, sample));
+        let added =
+            sample.and_then(|sample| trace::stage("collate", || self.collect.add(part, sample)));
         added.map_err(|error| Error::sample(name.to_string(), error))
     }
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::job::{self, Feed, Job, Made};
 use super::watch::Watch;
-use crate::{Error, Result};
+use crate::{Error, Result, trace};
 
 /// The reading end of the workers of an epoch. Dropping it stops them, and waits for the samples that they work on.
 pub(super) struct Workers<B> {
@@ -34,6 +34,8 @@ struct Shared<B> {
     free: Condvar,
     stop: Arc<AtomicBool>,
     watches: Vec<Watch>,
+    /// Tells these batches from those of other readers.
+    reader: u64,
 }
 
 struct Numbered<B> {
@@ -56,6 +58,7 @@ impl<B: Send + 'static> Workers<B> {
         count: usize,
         places: usize,
         timeout: Option<Duration>,
+        reader: u64,
     ) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         // A worker makes one batch at a time: more than there are places would never have one.
@@ -73,6 +76,7 @@ impl<B: Send + 'static> Workers<B> {
             }),
             made: Condvar::new(),
             free: Condvar::new(),
+            reader,
             watches: (0..count).map(|_| Watch::new(stop.clone())).collect(),
             stop,
         });
@@ -121,7 +125,9 @@ impl<B: Send + 'static> Workers<B> {
             if let Some(made) = desk.ready.remove(&self.wanted) {
                 self.wanted += 1;
                 desk.places += 1;
+                let ready = desk.ready.len();
                 drop(desk);
+                trace::queue(ready);
                 shared.free.notify_one();
                 return Some(made);
             }
@@ -151,10 +157,12 @@ impl<B: 'static> Shared<B> {
             let Some((number, job)) = self.take_job(watch) else {
                 return;
             };
-            let made = job::run(job, watch);
+            let made = job::run(job, watch, trace::flow(self.reader, number));
             let mut desk = lock(&self.desk);
             desk.ready.insert(number, made);
+            let ready = desk.ready.len();
             drop(desk);
+            trace::queue(ready);
             self.made.notify_one();
         }
     }

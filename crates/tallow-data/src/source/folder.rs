@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::Dataset;
 use super::dataset::beyond;
-use super::decoding::decode;
+use crate::decode::{self, DecodeOptions};
 use crate::{Error, FileProblem, Image, Result};
 
 /// What torchvision takes for images.
@@ -37,6 +37,7 @@ pub struct ImageFolder {
     root: PathBuf,
     classes: Vec<String>,
     files: Vec<(PathBuf, u32)>,
+    options: DecodeOptions,
 }
 
 impl ImageFolder {
@@ -79,7 +80,14 @@ impl ImageFolder {
             root,
             classes,
             files,
+            options: DecodeOptions::rgb(),
         })
+    }
+
+    /// The same files, decoded in another way: turned as their EXIF data say, in grey, or with other limits.
+    #[must_use]
+    pub fn with_decoding(self, options: DecodeOptions) -> Self {
+        Self { options, ..self }
     }
 
     /// The names of the classes, in the order of their labels.
@@ -106,7 +114,7 @@ impl Dataset for ImageFolder {
             .get(index)
             .ok_or_else(|| beyond(index, self.files.len()))?;
         let bytes = fs::read(path).map_err(|error| io(path, error))?;
-        Ok((decode(&bytes)?, *label))
+        Ok((decode::decode(&bytes, &self.options)?, *label))
     }
 
     fn describe(&self, index: usize) -> String {

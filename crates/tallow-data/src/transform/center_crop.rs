@@ -3,7 +3,7 @@
 use tallow_tensor::rng::Stream;
 
 use super::setting::{Size, check_crop, crop};
-use super::{Chain, Fixed, Pipeline, Transform};
+use super::{Chain, Fixed, Pipeline, Staged, Transform};
 use crate::{Image, Result};
 
 /// torchvision's `CenterCrop`, except that a crop larger than its picture is an error and not a black border.
@@ -20,6 +20,19 @@ impl CenterCrop {
     }
 }
 
+impl CenterCrop {
+    /// Where the crop begins in a picture of this size.
+    fn start(&self, size: [usize; 2]) -> Result<[usize; 2]> {
+        self.check_size()?;
+        check_crop("CenterCrop", self.size, size)?;
+        Ok([0, 1].map(|axis| half(size[axis] - self.size.0[axis])))
+    }
+
+    fn check_size(&self) -> Result<()> {
+        self.size.check("CenterCrop")
+    }
+}
+
 /// Half of a margin, rounded as Python does: halves to the even number.
 fn half(margin: usize) -> usize {
     margin / 2 + usize::from(margin % 4 == 3)
@@ -30,18 +43,30 @@ impl Transform<Image> for CenterCrop {
     type Kind = Fixed;
 
     fn apply(&self, image: Image, _draw: &mut Stream) -> Result<Image> {
-        self.check()?;
-        check_crop("CenterCrop", self.size, &image)?;
-        let Size([height, width]) = self.size;
-        let margins = [image.height() - height, image.width() - width];
-        if margins == [0, 0] {
+        let size = [image.height(), image.width()];
+        let start = self.start(size)?;
+        if size == self.size.0 {
             return Ok(image);
         }
-        Ok(crop(&image, margins.map(half), self.size.0))
+        Ok(crop(&image, start, self.size.0))
+    }
+
+    /// Behind a resizing, only the part that stays is made.
+    fn apply_after<I, F>(&self, first: &F, input: I, draw: &mut Stream) -> Result<Image>
+    where
+        F: Transform<I, Output = Image>,
+    {
+        match first.before_resize(input, draw)? {
+            Staged::Done(image) => self.apply(image, draw),
+            Staged::Resize(image, resize) => {
+                let size = resize.size(&image)?;
+                resize.part(image, size, self.start(size)?, self.size.0)
+            }
+        }
     }
 
     fn check(&self) -> Result<()> {
-        self.size.check("CenterCrop")
+        self.check_size()
     }
 }
 

@@ -1,9 +1,10 @@
 //! [`MixUp`] and [`CutMix`]: pictures of a batch mixed with one another, and their labels with them.
 
+use candle_core::Tensor;
 use tallow_tensor::rng::{self, Purpose, Stream};
 
 use super::setting::check;
-use crate::{Error, Result};
+use crate::{Batch, Error, Result};
 
 /// The labels of a mixed batch: sample `i` is `lambda` of class `labels[i]` and the rest of class `others[i]`.
 #[derive(Debug, Clone, PartialEq)]
@@ -96,6 +97,18 @@ impl MixUp {
         });
         Ok(mixed(labels, lambda))
     }
+
+    /// Mixes a batch with one label an image, keyed by (seed, epoch, number of the batch): the trainer's losses take both
+    /// labels by their shares. [`Loader::mixup`](crate::Loader::mixup) does it for every batch of a loader.
+    ///
+    /// # Errors
+    ///
+    /// As [`apply`](Self::apply); [`Error::Setting`] if the batch is mixed already.
+    pub fn mix(&self, batch: Batch, epoch: u64, number: u64) -> Result<Batch> {
+        mixed_batch(batch, |images, shape, labels| {
+            self.apply(images, shape, labels, epoch, number)
+        })
+    }
 }
 
 impl CutMix {
@@ -136,6 +149,45 @@ impl CutMix {
         });
         Ok(mixed(labels, 1. - cut / (height * width) as f64))
     }
+
+    /// Mixes a batch with one label an image, keyed by (seed, epoch, number of the batch): the trainer's losses take both
+    /// labels by their shares. [`Loader::cutmix`](crate::Loader::cutmix) does it for every batch of a loader.
+    ///
+    /// # Errors
+    ///
+    /// As [`apply`](Self::apply); [`Error::Setting`] if the batch is mixed already.
+    pub fn mix(&self, batch: Batch, epoch: u64, number: u64) -> Result<Batch> {
+        mixed_batch(batch, |images, shape, labels| {
+            self.apply(images, shape, labels, epoch, number)
+        })
+    }
+}
+
+/// Makes of one label an image two, the one of the larger part first.
+fn mixed_batch(
+    batch: Batch,
+    mix: impl FnOnce(&mut [f32], [usize; 4], &[u32]) -> Result<Mixed>,
+) -> Result<Batch> {
+    if batch.mix.is_some() {
+        return Err(Error::Setting {
+            what: "a batch to be mixed",
+            expected: "one label an image".into(),
+            found: "images that are mixed already".into(),
+        });
+    }
+    let (n, c, h, w) = batch.images.dims4()?;
+    let device = batch.images.device().clone();
+    let mut images = batch.images.flatten_all()?.to_vec1::<f32>()?;
+    let labels = batch.labels.to_vec1::<u32>()?;
+    let mixed = mix(&mut images, [n, c, h, w], &labels)?;
+    let (first, second, lambda) = match mixed.lambda >= 0.5 {
+        true => (mixed.labels, mixed.others, mixed.lambda),
+        false => (mixed.others, mixed.labels, 1. - mixed.lambda),
+    };
+    let images = Tensor::from_vec(images, (n, c, h, w), &device)?;
+    let lambda = Tensor::full(lambda as f32, n, &device)?;
+    Batch::new(images, Tensor::from_vec(first, n, &device)?)?
+        .with_pair(Tensor::from_vec(second, n, &device)?, lambda)
 }
 
 /// Of a batch. The epochs' samples count from 0 under the same purpose, its batches from the other end.
@@ -153,6 +205,15 @@ fn mixed(labels: &[u32], lambda: f64) -> Mixed {
     }
 }
 
+pub(crate) fn check_alpha(what: &'static str, alpha: f64) -> Result<()> {
+    check(
+        what,
+        alpha.is_finite() && alpha > 0.,
+        "an alpha above 0",
+        || alpha.to_string(),
+    )
+}
+
 fn check_batch(
     what: &'static str,
     alpha: f64,
@@ -160,12 +221,7 @@ fn check_batch(
     shape: [usize; 4],
     labels: &[u32],
 ) -> Result<()> {
-    check(
-        what,
-        alpha.is_finite() && alpha > 0.,
-        "an alpha above 0",
-        || alpha.to_string(),
-    )?;
+    check_alpha(what, alpha)?;
     let values = shape
         .iter()
         .try_fold(1usize, |size, &side| size.checked_mul(side));

@@ -1,6 +1,6 @@
 //! Changes to pictures on their way into a batch, typed: a pipeline in a wrong order doesn't compile.
 //!
-//! A [`Pipeline`] begins with an [`Image`](crate::Image) (bytes, `[H, W, C]`), becomes a [`FloatImage`] (`[C, H, W]`, 0 to 1) by
+//! A [`Pipeline`] begins with an [`Image`] (bytes, `[H, W, C]`), becomes a [`FloatImage`] (`[C, H, W]`, 0 to 1) by
 //! `to_tensor` and a [`NormalizedImage`] by `normalize`. Each form has only the methods that make sense for it. Whether
 //! a pipeline draws random numbers is part of its type as well ([`Fixed`], [`Random`]): evaluation takes only fixed ones.
 //!
@@ -34,7 +34,7 @@ mod warp;
 
 use tallow_tensor::rng::Stream;
 
-use crate::Result;
+use crate::{Image, Result};
 
 pub use affine::Affine;
 pub use center_crop::CenterCrop;
@@ -43,6 +43,7 @@ pub use flip::{RandomHorizontalFlip, RandomVerticalFlip};
 pub use forms::{FloatImage, NormalizedImage};
 pub use grayscale::RandomGrayscale;
 pub use lambda::{Lambda, RandomLambda};
+pub(crate) use mix::check_alpha;
 pub use mix::{CutMix, MixUp, Mixed};
 pub use pipeline::{Chain, FixedPipeline, Pipeline, Start, pipeline};
 pub use rand_augment::RandAugment;
@@ -76,6 +77,22 @@ pub trait Transform<Input>: Send + Sync {
     /// What the transform can't do to this sample, naming the sizes that don't fit.
     fn apply(&self, input: Input, draw: &mut Stream) -> Result<Self::Output>;
 
+    /// What is left to do when all but a last resizing is done: who cuts a part out of the result needs only that part.
+    #[doc(hidden)]
+    fn before_resize(&self, input: Input, draw: &mut Stream) -> Result<Staged<Self::Output>> {
+        self.apply(input, draw).map(Staged::Done)
+    }
+
+    /// Applies `first`, then this one.
+    #[doc(hidden)]
+    fn apply_after<I, F>(&self, first: &F, input: I, draw: &mut Stream) -> Result<Self::Output>
+    where
+        F: Transform<I, Output = Input>,
+        Self: Sized,
+    {
+        self.apply(first.apply(input, draw)?, draw)
+    }
+
     /// Whether its settings make sense, before any sample is there; [`apply`](Self::apply) says the same.
     ///
     /// # Errors
@@ -84,6 +101,16 @@ pub trait Transform<Input>: Send + Sync {
     fn check(&self) -> Result<()> {
         Ok(())
     }
+}
+
+/// The result of a transform, or the picture that it ends in resizing.
+#[doc(hidden)]
+#[derive(Debug)]
+pub enum Staged<O> {
+    /// The result.
+    Done(O),
+    /// The picture before its last change, which is this one.
+    Resize(Image, Resize),
 }
 
 /// A transform that gives the same for the same sample.

@@ -11,16 +11,7 @@ impl Transform<FloatImage> for Normalize {
     type Kind = Fixed;
 
     fn apply(&self, image: FloatImage, _draw: &mut Stream) -> Result<NormalizedImage> {
-        let FloatImage { mut values, shape } = image;
-        let [channels, height, width] = shape;
-        let (means, stds) = self.each(channels)?;
-        let planes = values.chunks_exact_mut(height * width);
-        for ((plane, &mean), &std) in planes.zip(means.iter().cycle()).zip(stds.iter().cycle()) {
-            for value in plane {
-                *value = (*value - mean) / std;
-            }
-        }
-        Ok(NormalizedImage { values, shape })
+        Ok(NormalizedImage(image.0.normalized(self)?))
     }
 
     fn check(&self) -> Result<()> {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tallow_tensor::rng::Stream;
 
-use super::{Fixed, Kind, Repeatable, Transform};
-use crate::{Image, Result};
+use super::{Fixed, Kind, Repeatable, Staged, Transform};
+use crate::{Image, Result, trace};
 
 /// Begins a pipeline: pictures as they come.
 pub fn pipeline() -> Pipeline<Start> {
@@ -133,7 +133,12 @@ impl<I, T: Transform<I>, U: Transform<T::Output>> Transform<I> for Chain<T, U> {
     type Kind = <T::Kind as Kind>::Then<U::Kind>;
 
     fn apply(&self, input: I, draw: &mut Stream) -> Result<U::Output> {
-        self.next.apply(self.first.apply(input, draw)?, draw)
+        trace::stage_of::<U, _>(|| self.next.apply_after(&*self.first, input, draw))
+    }
+
+    fn before_resize(&self, input: I, draw: &mut Stream) -> Result<Staged<U::Output>> {
+        self.next
+            .before_resize(self.first.apply(input, draw)?, draw)
     }
 
     fn check(&self) -> Result<()> {

@@ -45,6 +45,8 @@ pub struct RandomCrop {
     pub padding: [usize; 4],
     /// What they hold.
     pub padding_mode: PaddingMode,
+    /// Pads a picture that is still smaller than the crop by what is missing, on both sides.
+    pub pad_if_needed: bool,
 }
 
 impl RandomCrop {
@@ -54,6 +56,7 @@ impl RandomCrop {
             size: size.into(),
             padding: [0; 4],
             padding_mode: PaddingMode::Constant(0),
+            pad_if_needed: false,
         }
     }
 
@@ -66,9 +69,29 @@ impl RandomCrop {
         }
     }
 
-    /// How far padding may go, given the sides of a picture.
-    fn check_padding(&self, image: &Image) -> Result<()> {
+    /// The same, where a picture smaller than the crop is padded and no error.
+    pub fn pad_if_needed(self) -> Self {
+        Self {
+            pad_if_needed: true,
+            ..self
+        }
+    }
+
+    /// Left, top, right and bottom, for this picture.
+    fn padding_of(&self, image: &Image) -> [usize; 4] {
         let [left, top, right, bottom] = self.padding;
+        if !self.pad_if_needed {
+            return self.padding;
+        }
+        let Size([height, width]) = self.size;
+        let columns = width.saturating_sub(image.width() + left + right);
+        let rows = height.saturating_sub(image.height() + top + bottom);
+        [left + columns, top + rows, right + columns, bottom + rows]
+    }
+
+    /// How far padding may go, given the sides of a picture.
+    fn check_padding(&self, image: &Image, padding: [usize; 4]) -> Result<()> {
+        let [left, top, right, bottom] = padding;
         let most = match self.padding_mode {
             PaddingMode::Reflect => 1,
             PaddingMode::Symmetric => 0,
@@ -80,8 +103,7 @@ impl RandomCrop {
             "mirrored padding that is no wider than the picture",
             || {
                 format!(
-                    "padding {:?} around {}x{} (height x width)",
-                    self.padding,
+                    "padding {padding:?} around {}x{} (height x width)",
                     image.height(),
                     image.width()
                 )
@@ -134,13 +156,14 @@ impl Transform<Image> for RandomCrop {
 
     fn apply(&self, image: Image, draw: &mut Stream) -> Result<Image> {
         self.check()?;
-        self.check_padding(&image)?;
+        let padding = self.padding_of(&image);
+        self.check_padding(&image, padding)?;
         let Size([height, width]) = self.size;
-        let [left, top, right, bottom] = self.padding;
+        let [left, top, right, bottom] = padding;
         let rows = image.height() + top + bottom;
         let columns = image.width() + left + right;
         if rows < height || columns < width {
-            check_crop("RandomCrop", self.size, &image)?;
+            check_crop("RandomCrop", self.size, [image.height(), image.width()])?;
         }
         let mut start = |room: usize, before: usize| match room {
             0 => -(before as isize),

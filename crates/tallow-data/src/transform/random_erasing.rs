@@ -2,7 +2,7 @@
 
 use tallow_tensor::rng::Stream;
 
-use super::forms::Floats;
+use super::forms::Numbers;
 use super::setting::{check_probability, check_range};
 use super::{Chain, FloatImage, NormalizedImage, Pipeline, Random, Transform};
 use crate::{Image, Result};
@@ -82,7 +82,7 @@ impl RandomErasing {
         check_range("the ratio of RandomErasing", self.ratio, f64::MIN_POSITIVE)
     }
 
-    fn apply_to<I: Floats>(&self, mut image: I, draw: &mut Stream) -> Result<I> {
+    fn apply_to<I: Numbers>(&self, mut image: I, draw: &mut Stream) -> Result<I> {
         self.check_settings()?;
         let (values, shape) = image.parts();
         self.erase(values, shape, draw);

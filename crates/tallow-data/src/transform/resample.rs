@@ -28,7 +28,19 @@ thread_local! {
     static RESIZER: RefCell<Resizer> = RefCell::new(Resizer::new());
 }
 
+impl Interpolation {
+    fn algorithm(self) -> ResizeAlg {
+        match self {
+            Self::Nearest => ResizeAlg::Nearest,
+            Self::Bilinear => ResizeAlg::Convolution(FilterType::Bilinear),
+            Self::Bicubic => ResizeAlg::Convolution(FilterType::CatmullRom),
+        }
+    }
+}
+
 /// The window (top, left, height, width) of a picture, at another size.
+///
+/// The filter doesn't see beyond the window's edges, as if it had been cut out.
 pub(super) fn resample(
     image: &Image,
     window: [usize; 4],
@@ -40,15 +52,46 @@ pub(super) fn resample(
     if size == [height, width] {
         return Ok(super::setting::crop(image, [top, left], size));
     }
-    let algorithm = match interpolation {
-        Interpolation::Nearest => ResizeAlg::Nearest,
-        Interpolation::Bilinear => ResizeAlg::Convolution(FilterType::Bilinear),
-        Interpolation::Bicubic => ResizeAlg::Convolution(FilterType::CatmullRom),
-    };
+    let options = ResizeOptions::new().resize_alg(interpolation.algorithm());
+    resized(image, window, size, &options)
+}
+
+/// The part (top, left) of `part` pixels of a picture that would be resized to `size`, without making the others: the same
+/// pixels, within 1 of 255, since weights are rounded from other fractions.
+pub(super) fn resample_part(
+    image: &Image,
+    size: [usize; 2],
+    start: [usize; 2],
+    part: [usize; 2],
+    interpolation: Interpolation,
+) -> Result<Image> {
+    let whole = [image.height(), image.width()];
+    if interpolation == Interpolation::Nearest || size == whole {
+        let image = resample(image, [0, 0, whole[0], whole[1]], size, interpolation)?;
+        return Ok(super::setting::crop(&image, start, part));
+    }
+    Size(part).check("a resized picture")?;
+    // Where the part lies in the picture as it is, in fractions of pixels.
+    let place = |axis: usize, at: usize| (at as f64 * whole[axis] as f64) / size[axis] as f64;
+    let (top, left) = (place(0, start[0]), place(1, start[1]));
+    let height = place(0, part[0]).min(whole[0] as f64 - top);
+    let width = place(1, part[1]).min(whole[1] as f64 - left);
+    let options = ResizeOptions::new()
+        .resize_alg(interpolation.algorithm())
+        .crop(left, top, width, height);
+    resized(image, [0, 0, whole[0], whole[1]], part, &options)
+}
+
+fn resized(
+    image: &Image,
+    window: [usize; 4],
+    size: [usize; 2],
+    options: &ResizeOptions,
+) -> Result<Image> {
     // Of the two types of pixel alone: the untyped call would compile the code of all twenty.
     let values = match image.channels() {
-        1 => resized::<U8>(image, window, size, algorithm),
-        _ => resized::<U8x3>(image, window, size, algorithm),
+        1 => resized_values::<U8>(image, window, size, options),
+        _ => resized_values::<U8x3>(image, window, size, options),
     };
     let values = values.map_err(|error| Error::Setting {
         what: "a resized picture",
@@ -64,25 +107,22 @@ pub(super) fn resample(
     Ok(Image::from_parts(values, size, image.channels()))
 }
 
-fn resized<P: PixelTrait>(
+fn resized_values<P: PixelTrait>(
     image: &Image,
-    window: [usize; 4],
+    [top, left, height, width]: [usize; 4],
     size: [usize; 2],
-    algorithm: ResizeAlg,
+    options: &ResizeOptions,
 ) -> Result<Vec<u8>, Box<dyn std::error::Error>> {
     let side = u32::try_from;
-    let [top, left, height, width] = window;
     let whole = TypedImageRef::<P>::from_buffer(
         side(image.width())?,
         side(image.height())?,
         image.values(),
     )?;
-    // A view of the window: the filter doesn't see beyond its edges, as if it had been cut out.
     let window =
         TypedCroppedImage::from_ref(&whole, side(left)?, side(top)?, side(width)?, side(height)?)?;
     let mut values = vec![0; size[0] * size[1] * image.channels()];
     let mut target = TypedImage::<P>::from_buffer(side(size[1])?, side(size[0])?, &mut values)?;
-    let options = ResizeOptions::new().resize_alg(algorithm);
-    RESIZER.with_borrow_mut(|resizer| resizer.resize_typed(&window, &mut target, &options))?;
+    RESIZER.with_borrow_mut(|resizer| resizer.resize_typed(&window, &mut target, options))?;
     Ok(values)
 }

@@ -2,9 +2,9 @@
 
 use tallow_tensor::rng::Stream;
 
-use super::resample::{Interpolation, resample};
-use super::setting::Size;
-use super::{Chain, Fixed, Pipeline, Transform};
+use super::resample::{Interpolation, resample, resample_part};
+use super::setting::{Size, check};
+use super::{Chain, Fixed, Pipeline, Staged, Transform};
 use crate::{Image, Result};
 
 /// To which size.
@@ -12,6 +12,9 @@ use crate::{Image, Result};
 pub enum ResizeTo {
     /// The shorter side becomes this long, the other one keeps its proportion (rounded down).
     Shorter(usize),
+    /// The longer side becomes this long, the other one keeps its proportion (rounded down): torchvision's `size=None` with
+    /// `max_size`.
+    Longer(usize),
     /// Height and width.
     Exact([usize; 2]),
 }
@@ -28,25 +31,14 @@ impl From<[usize; 2]> for ResizeTo {
     }
 }
 
-impl ResizeTo {
-    fn size(self, image: &Image) -> [usize; 2] {
-        let (height, width) = (image.height(), image.width());
-        let long = |side: usize, long: usize, short: usize| {
-            (side as u128 * long as u128 / short as u128) as usize
-        };
-        match self {
-            Self::Exact(size) => size,
-            Self::Shorter(side) if height <= width => [side, long(side, width, height)],
-            Self::Shorter(side) => [long(side, height, width), side],
-        }
-    }
-}
-
 /// torchvision's `Resize`, antialiased.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resize {
     /// The size to reach.
     pub to: ResizeTo,
+    /// The most that the longer side may become with [`ResizeTo::Shorter`]; where it would be longer, it becomes this long, and
+    /// the shorter one gives way.
+    pub max_size: Option<usize>,
     /// How; bilinear by default.
     pub interpolation: Interpolation,
 }
@@ -56,7 +48,28 @@ impl Resize {
     pub fn new(to: impl Into<ResizeTo>) -> Self {
         Self {
             to: to.into(),
+            max_size: None,
             interpolation: Interpolation::Bilinear,
+        }
+    }
+
+    /// The same with a bound on the longer side, which is above the length of the shorter one.
+    ///
+    /// ```
+    /// use tallow_data::Image;
+    /// use tallow_data::transform::{FixedPipeline, Resize, pipeline};
+    ///
+    /// # fn main() -> tallow_data::Result<()> {
+    /// let resize = pipeline().then(Resize::new(10).max_size(20));
+    /// let banner = resize.apply_fixed(Image::new(vec![0; 20 * 100], [20, 100], 1)?)?;
+    /// assert_eq!([banner.height(), banner.width()], [4, 20]); // and not 10 x 50
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn max_size(self, max_size: usize) -> Self {
+        Self {
+            max_size: Some(max_size),
+            ..self
         }
     }
 
@@ -67,6 +80,60 @@ impl Resize {
             ..self
         }
     }
+
+    /// Height and width of what becomes of `image`.
+    pub(super) fn size(&self, image: &Image) -> Result<[usize; 2]> {
+        self.check_settings()?;
+        let sides = [image.height(), image.width()];
+        let (short, long) = (sides[0].min(sides[1]), sides[0].max(sides[1]));
+        let [new_short, new_long] = match (self.to, self.max_size) {
+            (ResizeTo::Exact(size), _) => return Ok(size),
+            (ResizeTo::Longer(side), _) => [share(side, short, long), side],
+            (ResizeTo::Shorter(side), max_size) => match (share(side, long, short), max_size) {
+                (other, Some(most)) if other > most => [share(most, side, other), most],
+                (other, _) => [side, other],
+            },
+        };
+        let size = match sides {
+            [height, width] if height <= width => [new_short, new_long],
+            _ => [new_long, new_short],
+        };
+        Size(size).check("Resize")?;
+        Ok(size)
+    }
+
+    /// The part of `part` pixels at `start` of what becomes of `image`, which is of `size`.
+    pub(super) fn part(
+        &self,
+        image: Image,
+        size: [usize; 2],
+        start: [usize; 2],
+        part: [usize; 2],
+    ) -> Result<Image> {
+        resample_part(&image, size, start, part, self.interpolation)
+    }
+
+    fn check_settings(&self) -> Result<()> {
+        let size = match self.to {
+            ResizeTo::Exact(size) => size,
+            ResizeTo::Shorter(side) | ResizeTo::Longer(side) => [side; 2],
+        };
+        Size(size).check("Resize")?;
+        let Some(most) = self.max_size else {
+            return Ok(());
+        };
+        check(
+            "the max_size of Resize",
+            matches!(self.to, ResizeTo::Shorter(side) if side < most),
+            "a length above that of the shorter side, which is the one that is given",
+            || format!("{most} with {:?}", self.to),
+        )
+    }
+}
+
+/// `side * numerator / denominator`, rounded down.
+fn share(side: usize, numerator: usize, denominator: usize) -> usize {
+    (side as u128 * numerator as u128 / denominator as u128) as usize
 }
 
 impl Transform<Image> for Resize {
@@ -74,21 +141,20 @@ impl Transform<Image> for Resize {
     type Kind = Fixed;
 
     fn apply(&self, image: Image, _draw: &mut Stream) -> Result<Image> {
-        self.check()?;
         let (height, width) = (image.height(), image.width());
-        let size = self.to.size(&image);
+        let size = self.size(&image)?;
         if size == [height, width] {
             return Ok(image);
         }
         resample(&image, [0, 0, height, width], size, self.interpolation)
     }
 
+    fn before_resize(&self, image: Image, _draw: &mut Stream) -> Result<Staged<Image>> {
+        Ok(Staged::Resize(image, *self))
+    }
+
     fn check(&self) -> Result<()> {
-        let size = match self.to {
-            ResizeTo::Exact(size) => size,
-            ResizeTo::Shorter(side) => [side; 2],
-        };
-        Size(size).check("Resize")
+        self.check_settings()
     }
 }
 

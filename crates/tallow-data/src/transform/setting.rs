@@ -73,13 +73,13 @@ pub(super) fn check_range(what: &'static str, [low, high]: [f64; 2], least: f64)
     )
 }
 
-/// A crop fits into its picture.
+/// A crop fits into its picture, `[height, width]`.
 pub(super) fn check_crop(
     what: &'static str,
     Size([height, width]): Size,
-    image: &Image,
+    found: [usize; 2],
 ) -> Result<()> {
-    if height <= image.height() && width <= image.width() {
+    if height <= found[0] && width <= found[1] {
         return Ok(());
     }
     Err(Error::Setting {
@@ -87,8 +87,7 @@ pub(super) fn check_crop(
         expected: format!("a picture of at least {height}x{width} (height x width)"),
         found: format!(
             "one of {}x{}; resize it before, or pad it",
-            image.height(),
-            image.width()
+            found[0], found[1]
         ),
     })
 }

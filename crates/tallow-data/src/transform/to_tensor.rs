@@ -2,6 +2,7 @@
 
 use tallow_tensor::rng::Stream;
 
+use super::forms::Floats;
 use super::{Chain, Fixed, FloatImage, Pipeline, Transform};
 use crate::{Image, Result};
 
@@ -9,43 +10,12 @@ use crate::{Image, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ToTensor;
 
-/// Every byte as a number from 0 to 1.
-static SCALED: [f32; 256] = {
-    let mut table = [0.; 256];
-    let mut value = 0;
-    while value < 256 {
-        table[value] = value as f32 / 255.;
-        value += 1;
-    }
-    table
-};
-
 impl Transform<Image> for ToTensor {
     type Output = FloatImage;
     type Kind = Fixed;
 
     fn apply(&self, image: Image, _draw: &mut Stream) -> Result<FloatImage> {
-        let (height, width, channels) = (image.height(), image.width(), image.channels());
-        let scaled = |value: u8| SCALED[usize::from(value)];
-        let values = if channels == 1 {
-            image.values().iter().map(|&value| scaled(value)).collect()
-        } else {
-            let mut values = vec![0.; image.values().len()];
-            let (red, rest) = values.split_at_mut(height * width);
-            let (green, blue) = rest.split_at_mut(height * width);
-            let (pixels, _) = image.values().as_chunks::<3>();
-            let planes = red.iter_mut().zip(green).zip(blue);
-            for (&[r, g, b], ((red, green), blue)) in pixels.iter().zip(planes) {
-                *red = scaled(r);
-                *green = scaled(g);
-                *blue = scaled(b);
-            }
-            values
-        };
-        Ok(FloatImage {
-            values,
-            shape: [channels, height, width],
-        })
+        Ok(FloatImage(Floats::scaled(image)))
     }
 }
 

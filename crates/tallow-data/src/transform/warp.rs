@@ -68,9 +68,6 @@ pub(super) fn rotation(
 }
 
 /// The picture under the inverse of a map, `[height, width]`; `fill` where the map leads out of it.
-///
-/// Bicubic interpolation is taken for bilinear: torchvision's default is nearest, and its affine transforms are rarely used
-/// with more.
 pub(super) fn warp(
     image: &Image,
     matrix: Matrix,
@@ -84,9 +81,8 @@ pub(super) fn warp(
         for (y, row) in values.chunks_exact_mut(size[1] * channels).enumerate() {
             match interpolation {
                 Interpolation::Nearest => nearest(image, matrix, y, row),
-                Interpolation::Bilinear | Interpolation::Bicubic => {
-                    bilinear(image, matrix, y, row);
-                }
+                Interpolation::Bilinear => smooth(image, matrix, y, row, linear),
+                Interpolation::Bicubic => smooth(image, matrix, y, row, cubic),
             }
         }
     }
@@ -113,9 +109,27 @@ fn nearest(image: &Image, [a, b, c, d, e, f]: Matrix, y: usize, row: &mut [u8]) 
     }
 }
 
-fn bilinear(image: &Image, [a, b, c, d, e, f]: Matrix, y: usize, row: &mut [u8]) {
+/// The weights of `N` pixels beside each other for a place `d` behind the middle one of them, from 0 to 1.
+fn linear(d: f64) -> [f64; 2] {
+    [1. - d, d]
+}
+
+/// Keys' cubic with a = -1, which is Pillow's for transformed pictures; for resized ones a is -0.5.
+fn cubic(d: f64) -> [f64; 4] {
+    let (d2, d3) = (d * d, d * d * d);
+    [-d + 2. * d2 - d3, 1. - 2. * d2 + d3, d + d2 - d3, d3 - d2]
+}
+
+/// One row of the result, each pixel a weighted sum of `N` by `N`; what lies beyond an edge is as the edge.
+fn smooth<const N: usize>(
+    image: &Image,
+    [a, b, c, d, e, f]: Matrix,
+    y: usize,
+    row: &mut [u8],
+    weights: fn(f64) -> [f64; N],
+) {
     let (width, height) = (image.width() as f64, image.height() as f64);
-    let (last_x, last_y) = (image.width() - 1, image.height() - 1);
+    let clamp = |place: f64, side: usize| (place.max(0.) as usize).min(side - 1);
     let y = y as f64 + 0.5;
     for (x, pixel) in row.chunks_exact_mut(image.channels()).enumerate() {
         let x = x as f64 + 0.5;
@@ -125,17 +139,22 @@ fn bilinear(image: &Image, [a, b, c, d, e, f]: Matrix, y: usize, row: &mut [u8])
         }
         let (place_x, place_y) = (place_x - 0.5, place_y - 0.5);
         let (left, above) = (place_x.floor(), place_y.floor());
-        let (dx, dy) = (place_x - left, place_y - above);
-        let clamp = |place: f64, last: usize| (place.max(0.) as usize).min(last);
-        let columns = [clamp(left, last_x), clamp(left + 1., last_x)];
-        let rows = [clamp(above, last_y), clamp(above + 1., last_y)];
-        let corners = rows.map(|row| columns.map(|column| image.pixel(row, column)));
+        let (across, down) = (weights(place_x - left), weights(place_y - above));
+        let near = |place: f64, i: usize| place + i as f64 - (N / 2 - 1) as f64;
+        let columns: [usize; N] = std::array::from_fn(|i| clamp(near(left, i), image.width()));
+        let rows: [usize; N] = std::array::from_fn(|i| clamp(near(above, i), image.height()));
+        let pixels = rows.map(|row| columns.map(|column| image.pixel(row, column)));
         for (channel, value) in pixel.iter_mut().enumerate() {
-            let [upper, lower] = corners.map(|[left, right]| {
-                let (left, right) = (f64::from(left[channel]), f64::from(right[channel]));
-                left + (right - left) * dx
-            });
-            *value = (upper + (lower - upper) * dy) as u8;
+            let sum: f64 = pixels
+                .iter()
+                .zip(down)
+                .map(|(pixels, down)| {
+                    let row = pixels.iter().zip(across);
+                    down * row.map(|(p, w)| w * f64::from(p[channel])).sum::<f64>()
+                })
+                .sum();
+            // Cut off and not rounded, as Pillow does, but for what the weights lack to 1; the cast keeps to 0 and 255.
+            *value = (sum + 1e-9) as u8;
         }
     }
 }

@@ -28,6 +28,7 @@ fn small() -> DecodeOptions {
         limits: Limits {
             max_pixels: 1 << 20,
         },
+        ..DecodeOptions::default()
     }
 }
 

@@ -34,7 +34,7 @@ def main():
     OUT.mkdir(exist_ok=True)
     image = picture()
     tensor = torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()
-    nearest, bilinear = InterpolationMode.NEAREST, InterpolationMode.BILINEAR
+    nearest, bilinear, bicubic = InterpolationMode.NEAREST, InterpolationMode.BILINEAR, InterpolationMode.BICUBIC
 
     # Geometry by Pillow, as torchvision has it for PIL images.
     made = {
@@ -42,15 +42,20 @@ def main():
         "resize_shorter_40": F.resize(image, [40]),
         "resize_50x70": F.resize(image, [50, 70]),
         "resize_larger": F.resize(image, [90, 100]),
+        "resize_max_size": F.resize(image, [40], max_size=50),
+        "resize_longer_50": F.resize(image, None, max_size=50),
+        "resize_center_crop": F.center_crop(F.resize(image, [40]), [33, 30]),
         "resize_bicubic": F.resize(image, [33, 47], InterpolationMode.BICUBIC),
         "center_crop": F.center_crop(image, [40, 50]),
         "horizontal_flip": F.horizontal_flip(image),
         "vertical_flip": F.vertical_flip(image),
         "rotate_30": F.rotate(image, 30.0, nearest),
         "rotate_30_bilinear": F.rotate(image, 30.0, bilinear),
+        "rotate_30_bicubic": F.rotate(image, 30.0, bicubic),
         "rotate_expand": F.rotate(image, -20.0, nearest, expand=True, fill=9),
         "affine": F.affine(image, 15.0, [7, -4], 1.2, [10.0, -5.0], nearest, fill=40),
         "affine_bilinear": F.affine(image, 15.0, [7, -4], 0.8, [10.0, -5.0], bilinear),
+        "affine_bicubic": F.affine(image, 15.0, [7, -4], 0.8, [10.0, -5.0], bicubic),
         "pad_constant": F.pad(image, [3, 4, 5, 6], 17, "constant"),
         "pad_edge": F.pad(image, [3, 4, 5, 6], 0, "edge"),
         "pad_reflect": F.pad(image, [3, 4, 5, 6], 0, "reflect"),

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use tallow_data::decode::{self, DecodeOptions};
 use tallow_data::transform::{
-    Affine, FixedPipeline, Interpolation, PaddingMode, RandomCrop, Resize, Rotation, Transform,
-    functional, pipeline,
+    Affine, FixedPipeline, FloatImage, Interpolation, PaddingMode, RandomCrop, Resize, ResizeTo,
+    Rotation, Transform, functional, pipeline,
 };
 use tallow_data::{Image, Normalize};
 
@@ -42,6 +42,8 @@ fn resizing_is_pillows() {
     check("resize_shorter_40", Resize::new(40));
     check("resize_50x70", Resize::new([50, 70]));
     check("resize_larger", Resize::new([90, 100]));
+    check("resize_max_size", Resize::new(40).max_size(50));
+    check("resize_longer_50", Resize::new(ResizeTo::Longer(50)));
     check(
         "resize_bicubic",
         Resize::new([33, 47]).interpolation(Interpolation::Bicubic),
@@ -56,6 +58,67 @@ fn the_middle_is_cut_out_where_torchvision_does() {
         &found.apply_fixed(stored("picture")).unwrap(),
         0,
     );
+}
+
+/// Behind a resizing only the part that is cut out is made: the pixels of one after the other, but for rounding.
+#[test]
+fn a_resized_picture_is_cropped_as_if_it_had_been_whole() {
+    let picture = || stored("picture");
+    for (to, crop) in [
+        (ResizeTo::from(40), [33, 30]),
+        (ResizeTo::from(61), [20, 83]),
+        (ResizeTo::from([90, 100]), [90, 31]),
+        (ResizeTo::from([7, 200]), [1, 200]),
+    ] {
+        for interpolation in [
+            Interpolation::Nearest,
+            Interpolation::Bilinear,
+            Interpolation::Bicubic,
+        ] {
+            let resize = Resize::new(to).interpolation(interpolation);
+            let resized = pipeline().then(resize).apply_fixed(picture()).unwrap();
+            let expected = pipeline().center_crop(crop).apply_fixed(resized).unwrap();
+            let both = pipeline().then(resize).center_crop(crop);
+            let found = both.apply_fixed(picture()).unwrap();
+            assert_eq!(
+                [found.height(), found.width()],
+                [expected.height(), expected.width()]
+            );
+            let pairs = found.values().iter().zip(expected.values());
+            let worst = pairs.map(|(a, b)| a.abs_diff(*b)).max();
+            assert!(
+                worst <= Some(1),
+                "{to:?} {crop:?} {interpolation:?}: {worst:?}"
+            );
+        }
+    }
+    let both = pipeline().resize(40).center_crop([33, 30]);
+    compare(
+        "resize_center_crop",
+        &both.apply_fixed(picture()).unwrap(),
+        1,
+    );
+}
+
+/// Numbers that nobody has looked at before `normalize` are the same as numbers that someone has.
+#[test]
+fn numbers_do_not_depend_on_who_looked_at_them() {
+    let normalize = Normalize {
+        mean: vec![0.485, 0.456, 0.406],
+        std: vec![0.229, 0.224, 0.225],
+    };
+    let unseen = pipeline().to_tensor().normalize(normalize.clone());
+    let seen = pipeline()
+        .to_tensor()
+        .lambda(|mut image: FloatImage| {
+            image.values_mut().iter_mut().for_each(|value| *value += 0.);
+            Ok(image)
+        })
+        .normalize(normalize);
+    let unseen = unseen.apply_fixed(stored("picture")).unwrap();
+    assert_eq!(unseen, seen.apply_fixed(stored("picture")).unwrap());
+    let copy = unseen.clone();
+    assert_eq!(copy.into_values(), unseen.values());
 }
 
 #[test]
@@ -80,6 +143,13 @@ fn rotations_are_pillows() {
         "rotate_30_bilinear",
         Rotation {
             interpolation: Interpolation::Bilinear,
+            ..Rotation::new(30.)
+        },
+    );
+    check(
+        "rotate_30_bicubic",
+        Rotation {
+            interpolation: Interpolation::Bicubic,
             ..Rotation::new(30.)
         },
     );
@@ -110,6 +180,15 @@ fn affine_maps_are_pillows() {
             scale: 0.8,
             fill: 0,
             interpolation: Interpolation::Bilinear,
+            ..affine
+        },
+    );
+    check(
+        "affine_bicubic",
+        Affine {
+            scale: 0.8,
+            fill: 0,
+            interpolation: Interpolation::Bicubic,
             ..affine
         },
     );

@@ -1,6 +1,7 @@
 //! MixUp and CutMix on batches.
 
 use tallow_data::transform::{CutMix, MixUp};
+use tallow_data::{Batch, BatchSource, LoaderConfig, Mix, datasets};
 
 const SHAPE: [usize; 4] = [4, 2, 6, 5];
 
@@ -133,4 +134,55 @@ fn what_does_not_fit_is_an_error() {
         .apply(&mut images, SHAPE, &labels, 0, 0)
         .is_err()
     );
+}
+
+/// Images, labels, second labels and shares.
+type Values = (Vec<f32>, Vec<u32>, Vec<u32>, Vec<f32>);
+
+fn values(batch: Batch) -> Values {
+    let images = batch.images.flatten_all().unwrap().to_vec1().unwrap();
+    let Some(Mix::Pair { labels, lambda }) = batch.mix else {
+        panic!("a batch isn't mixed");
+    };
+    let first = batch.labels.to_vec1().unwrap();
+    let (second, lambda) = (labels.to_vec1().unwrap(), lambda.to_vec1().unwrap());
+    (images, first, second, lambda)
+}
+
+#[test]
+fn a_mixed_epoch_gone_on_with_is_the_same_and_another_is_another() {
+    let (train, _) = datasets::fashion_mnist_subset().unwrap();
+    let plain = train.take(60).loader(LoaderConfig::train(10)).unwrap();
+    let up = MixUp {
+        alpha: 0.5,
+        seed: 3,
+    }
+    .over(plain.clone());
+    let cut = CutMix { alpha: 1., seed: 3 }.over(&plain);
+    let sources: [&dyn BatchSource; 2] = [&up, &cut];
+    for source in sources {
+        let read = |epoch, done| -> Vec<Values> {
+            let batches = source.epoch_from(epoch, done).unwrap();
+            batches.map(|batch| values(batch.unwrap())).collect()
+        };
+        let whole = read(1, 0);
+        assert_eq!(whole.len(), 6);
+        assert_eq!(source.len_hint(), Some(6));
+        assert_eq!(read(1, 4), whole[4..]);
+        assert_ne!(read(2, 0), whole);
+        for (plain, (_, first, second, lambda)) in plain.epoch(1).unwrap().zip(&whole) {
+            let mut labels = plain.unwrap().labels.to_vec1::<u32>().unwrap();
+            assert_eq!(&labels, first);
+            labels.rotate_right(1);
+            assert_eq!(&labels, second);
+            assert!(lambda.iter().all(|share| *share == lambda[0]));
+        }
+    }
+    let twice = MixUp {
+        alpha: 0.5,
+        seed: 3,
+    }
+    .over(up);
+    let error = twice.epoch(0).unwrap().next().unwrap().unwrap_err();
+    assert!(error.to_string().contains("mixed already"), "{error}");
 }

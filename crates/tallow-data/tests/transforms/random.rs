@@ -191,3 +191,25 @@ fn a_pipeline_depends_on_its_stream_alone() {
     assert_eq!(alone, other.join().unwrap());
     assert_ne!(alone, pipeline.apply(image, &mut stream(6)).unwrap());
 }
+
+/// torchvision pads what is missing on both sides, so that crops of a picture too small differ from draw to draw.
+#[test]
+fn small_pictures_are_padded_if_that_is_asked_for() {
+    let crop = RandomCrop::new([10, 4]).pad_if_needed();
+    let image = picture([7, 9], 3);
+    let mut starts = std::collections::BTreeSet::new();
+    for index in 0..200 {
+        let found = crop.apply(image.clone(), &mut stream(index)).unwrap();
+        assert_eq!([found.height(), found.width()], [10, 4]);
+        // Which rows hold something: always all 7, somewhere between 3 rows below and 3 above.
+        let row = |y: usize| (0..4).any(|x| found.pixel(y, x).iter().any(|&value| value != 0));
+        let first = (0..10).find(|&y| row(y)).unwrap();
+        assert!((first..first + 7).all(row) && !(first + 7..10).any(row));
+        starts.insert(first);
+    }
+    assert_eq!(Vec::from_iter(starts), [0, 1, 2, 3]);
+    // A picture that is large enough is cropped as ever.
+    let image = picture([20, 20], 3);
+    let plain = RandomCrop::new([10, 4]).apply(image.clone(), &mut stream(3));
+    assert_eq!(crop.apply(image, &mut stream(3)).unwrap(), plain.unwrap());
+}

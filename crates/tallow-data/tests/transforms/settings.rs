@@ -40,6 +40,8 @@ fn impossible_settings_are_found_before_any_picture_is_there() {
     };
     check(Resize::new(0), "Resize");
     check(Resize::new([usize::MAX, 2]), "Resize");
+    check(Resize::new(9).max_size(9), "max_size");
+    check(Resize::new([9, 9]).max_size(20), "max_size");
     check(CenterCrop::new([3, 0]), "CenterCrop");
     check(RandomCrop::new(0), "RandomCrop");
     check(RandomHorizontalFlip { p: 1.5 }, "1.5");

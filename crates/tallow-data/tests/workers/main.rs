@@ -2,6 +2,7 @@
 
 mod bounds;
 mod faults;
+mod mixing;
 mod order;
 mod pipelines;
 mod resume;

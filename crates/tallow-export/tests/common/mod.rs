@@ -90,7 +90,7 @@ fn stir(params: &Params) {
     let mut stream = Stream::new(3);
     for entry in params {
         let range = match entry.name.rsplit('.').next() {
-            Some("running_mean") => -0.1..0.1,
+            Some("running_mean") => -0.5..0.5,
             Some("running_var") => 0.5..1.5,
             Some("cls_token") => -1.0..1.0,
             _ => continue,

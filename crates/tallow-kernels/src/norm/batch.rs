@@ -163,19 +163,9 @@ pub fn batch_norm_backward(
             ("dbeta", dbeta),
         ],
     )?;
-    parameter_gradients(shape, x, dy, save_mean, |c| save_invstd[c], dgamma, dbeta);
-    let (dgamma, dbeta) = (&*dgamma, &*dbeta);
-    let per_element = 1.0 / (shape.batch * shape.spatial) as f32;
-    input_gradient(shape, x, dy, dx, |channel| {
-        let invstd = save_invstd[channel];
-        Slopes {
-            mean: save_mean[channel],
-            of_dy: gamma[channel] * invstd,
-            of_x: invstd * dgamma[channel] * per_element,
-            constant: dbeta[channel] * per_element,
-        }
-    });
-    Ok(())
+    batch_norm_gradient_sums(shape, x, dy, save_mean, save_invstd, dgamma, dbeta)?;
+    let statistics = [save_mean, save_invstd];
+    batch_norm_input_gradient(shape, x, dy, gamma, statistics, [dgamma, dbeta], dx)
 }
 
 /// Gradients of [`batch_norm_eval`], in which the statistics are constants:
@@ -213,6 +203,166 @@ pub fn batch_norm_backward_eval(
     parameter_gradients(shape, x, dy, running_mean, invstd, dgamma, dbeta);
     normalise(shape, dy, dx, |channel| {
         (0.0, gamma[channel] * invstd(channel), 0.0)
+    });
+    Ok(())
+}
+
+/// The sums from which the statistics of [`batch_norm_train`] come, of each channel of `x` of `[N, C, S]`: writes `sum(x)` and
+/// `sum(x * x)`, `[C]` each. For batches that lie in several places, whose sums are added up.
+///
+/// # Errors
+/// [`Error::Length`] for a slice of another length.
+pub fn batch_norm_sums(
+    shape: &ChannelShape,
+    x: &[f32],
+    sum: &mut [f64],
+    squares: &mut [f64],
+) -> Result<()> {
+    const KERNEL: &str = "batch_norm_sums";
+    check_tensors(KERNEL, shape, &[("x", x)])?;
+    check_len(KERNEL, "sum", sum, shape.channels)?;
+    check_len(KERNEL, "squares", squares, shape.channels)?;
+    for_each_block(
+        shape,
+        (sum, squares),
+        &Moments { x },
+        |sums, (sum, squares)| {
+            for (channel, &[one, two]) in sums.iter().enumerate() {
+                (sum[channel], squares[channel]) = (one, two);
+            }
+        },
+    );
+    Ok(())
+}
+
+/// The statistics that [`batch_norm_train`] saves, from [`batch_norm_sums`] over `count` elements a channel.
+///
+/// # Errors
+/// [`Error::Length`] unless all slices have one length; [`Error::Geometry`] for fewer than two elements, which have no
+/// variance; [`Error::Parameter`] for a negative `eps`.
+pub fn batch_norm_statistics(
+    count: f64,
+    [sum, squares]: [&[f64]; 2],
+    eps: f64,
+    save_mean: &mut [f32],
+    save_invstd: &mut [f32],
+    batch_var_unbiased: &mut [f32],
+) -> Result<()> {
+    const KERNEL: &str = "batch_norm_statistics";
+    let channels = sum.len();
+    check_len(KERNEL, "squares", squares, channels)?;
+    check_len(KERNEL, "save_mean", save_mean, channels)?;
+    check_len(KERNEL, "save_invstd", save_invstd, channels)?;
+    check_len(KERNEL, "batch_var_unbiased", batch_var_unbiased, channels)?;
+    check_eps(KERNEL, eps)?;
+    if count < 2.0 {
+        let problem =
+            format!("{count} element(s) a channel have no variance; train with at least two");
+        return Err(Error::Geometry {
+            kernel: KERNEL,
+            problem,
+        });
+    }
+    for channel in 0..channels {
+        let (mean, variance) = mean_and_variance([sum[channel], squares[channel]], count);
+        save_mean[channel] = mean as f32;
+        save_invstd[channel] = (1.0 / (variance + eps).sqrt()) as f32;
+        batch_var_unbiased[channel] = (variance * (count / (count - 1.0))) as f32;
+    }
+    Ok(())
+}
+
+/// Normalises `x` of `[N, C, S]` by statistics that are known: the last part of [`batch_norm_train`].
+///
+/// # Errors
+/// [`Error::Length`] for a slice of another length.
+pub fn batch_norm_apply(
+    shape: &ChannelShape,
+    x: &[f32],
+    gamma: &[f32],
+    beta: &[f32],
+    mean: &[f32],
+    invstd: &[f32],
+    y: &mut [f32],
+) -> Result<()> {
+    const KERNEL: &str = "batch_norm_apply";
+    check_tensors(KERNEL, shape, &[("x", x), ("y", y)])?;
+    let vectors = [
+        ("gamma", gamma),
+        ("beta", beta),
+        ("mean", mean),
+        ("invstd", invstd),
+    ];
+    check_channels(KERNEL, shape, &vectors)?;
+    normalise(shape, x, y, |channel| {
+        (
+            mean[channel],
+            invstd[channel] * gamma[channel],
+            beta[channel],
+        )
+    });
+    Ok(())
+}
+
+/// The gradients of weight and bias in [`batch_norm_backward`], `dgamma` and `dbeta`, `[C]` each.
+///
+/// # Errors
+/// [`Error::Length`] for a slice of another length.
+pub fn batch_norm_gradient_sums(
+    shape: &ChannelShape,
+    x: &[f32],
+    dy: &[f32],
+    save_mean: &[f32],
+    save_invstd: &[f32],
+    dgamma: &mut [f32],
+    dbeta: &mut [f32],
+) -> Result<()> {
+    const KERNEL: &str = "batch_norm_gradient_sums";
+    check_tensors(KERNEL, shape, &[("x", x), ("dy", dy)])?;
+    let vectors = [
+        ("save_mean", save_mean),
+        ("save_invstd", save_invstd),
+        ("dgamma", &*dgamma),
+        ("dbeta", &*dbeta),
+    ];
+    check_channels(KERNEL, shape, &vectors)?;
+    parameter_gradients(shape, x, dy, save_mean, |c| save_invstd[c], dgamma, dbeta);
+    Ok(())
+}
+
+/// The gradient of the input in [`batch_norm_backward`], `dx`, from the other two of the whole batch. Where `x` is a part of it,
+/// they are scaled to the size of that part: by its elements over those of the batch.
+///
+/// # Errors
+/// [`Error::Length`] for a slice of another length.
+pub fn batch_norm_input_gradient(
+    shape: &ChannelShape,
+    x: &[f32],
+    dy: &[f32],
+    gamma: &[f32],
+    [save_mean, save_invstd]: [&[f32]; 2],
+    [dgamma, dbeta]: [&[f32]; 2],
+    dx: &mut [f32],
+) -> Result<()> {
+    const KERNEL: &str = "batch_norm_input_gradient";
+    check_tensors(KERNEL, shape, &[("x", x), ("dy", dy), ("dx", dx)])?;
+    let vectors = [
+        ("gamma", gamma),
+        ("save_mean", save_mean),
+        ("save_invstd", save_invstd),
+        ("dgamma", dgamma),
+        ("dbeta", dbeta),
+    ];
+    check_channels(KERNEL, shape, &vectors)?;
+    let per_element = 1.0 / (shape.batch * shape.spatial) as f32;
+    input_gradient(shape, x, dy, dx, |channel| {
+        let invstd = save_invstd[channel];
+        Slopes {
+            mean: save_mean[channel],
+            of_dy: gamma[channel] * invstd,
+            of_x: invstd * dgamma[channel] * per_element,
+            constant: dbeta[channel] * per_element,
+        }
     });
     Ok(())
 }

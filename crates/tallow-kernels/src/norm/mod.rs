@@ -10,8 +10,9 @@ mod group;
 mod layer;
 
 pub use batch::{
-    batch_norm_backward, batch_norm_backward_eval, batch_norm_eval, batch_norm_train,
-    update_running,
+    batch_norm_apply, batch_norm_backward, batch_norm_backward_eval, batch_norm_eval,
+    batch_norm_gradient_sums, batch_norm_input_gradient, batch_norm_statistics, batch_norm_sums,
+    batch_norm_train, update_running,
 };
 pub use group::{group_norm, group_norm_backward};
 pub use layer::{layer_norm, layer_norm_backward};

@@ -3,7 +3,7 @@
 use candle_core::{DType, Result, Tensor};
 use tallow_graph::{Op, ShapeError, TensorType};
 
-use crate::{Error, convert, no_grad, nonfinite, record};
+use crate::{Error, convert, no_grad, nonfinite, record, trace};
 
 /// Checks `inputs` against `op`'s rule, computes with candle's operations, and records.
 pub(super) fn plain(
@@ -11,8 +11,10 @@ pub(super) fn plain(
     inputs: &[&Tensor],
     compute: impl FnOnce() -> Result<Tensor>,
 ) -> Result<Tensor> {
-    check(&op, inputs)?;
+    let (types, out) = types(&op, inputs)?;
+    let span = trace::operation(&op, &types, &out);
     let output = compute()?;
+    drop(span);
     finish(op, inputs, output)
 }
 
@@ -27,7 +29,8 @@ pub(super) fn run<const N: usize>(
     kernels: impl FnOnce(&[Tensor; N], &[usize]) -> Result<Tensor>,
     portable: impl FnOnce() -> Result<Tensor>,
 ) -> Result<Tensor> {
-    let out = check(&op, &inputs)?;
+    let (types, out) = types(&op, &inputs)?;
+    let span = trace::operation(&op, &types, &out);
     let output = match kernel_dtype(&inputs) {
         None => portable()?,
         Some(dtype) => {
@@ -35,9 +38,10 @@ pub(super) fn run<const N: usize>(
             for input in prepared.iter_mut().filter(|input| input.dtype().is_float()) {
                 *input = input.to_dtype(DType::F32)?.contiguous()?;
             }
-            kernels(&prepared, &out)?.to_dtype(dtype)?
+            kernels(&prepared, &out.shape)?.to_dtype(dtype)?
         }
     };
+    drop(span);
     finish(op, &inputs, output)
 }
 
@@ -72,6 +76,11 @@ const MAX_RANK: usize = 8;
 
 /// The shape of what `op` gives for these inputs.
 pub(super) fn check(op: &Op, inputs: &[&Tensor]) -> Result<Vec<usize>> {
+    Ok(types(op, inputs)?.1.shape)
+}
+
+/// The types of the inputs, and that of what `op` gives for them.
+pub(super) fn types(op: &Op, inputs: &[&Tensor]) -> Result<(Vec<TensorType>, TensorType)> {
     let types = inputs
         .iter()
         .map(|input| convert::tensor_type(input))
@@ -86,7 +95,7 @@ pub(super) fn check(op: &Op, inputs: &[&Tensor]) -> Result<Vec<usize>> {
             "join neighbouring dimensions with reshape",
         ));
     }
-    Ok(output.shape)
+    Ok((types, output))
 }
 
 /// An error about values rather than shapes, in the same form.

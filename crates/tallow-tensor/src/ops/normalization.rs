@@ -4,7 +4,7 @@ use super::dispatch::{check, invalid, run};
 use super::kernel;
 use super::portable::normalization as portable;
 use crate::params::is_frozen;
-use crate::{inplace, record};
+use crate::{inplace, record, sync};
 use candle_core::{Result, Tensor, Var};
 use tallow_graph::{
     Op,
@@ -34,11 +34,11 @@ pub struct BatchNormArgs<'a> {
 /// With `train`, statistics come from the batch, normalising with the biased variance, and the running statistics
 /// move towards them by `momentum`, with the unbiased variance; that change is not part of the tape. Without it, and where
 /// the running statistics are [frozen](crate::Params::freeze_batch_norm), statistics are the running ones and nothing
-/// changes.
+/// changes. Between [`sync::enter`] and its guard's end, the batch is that of all ranks.
 ///
 /// # Errors
-/// Where shapes don't fit, where a training batch has one value a channel, or where the running statistics are to
-/// be updated but aren't variables.
+/// Where shapes don't fit, where a training batch has one value a channel, where the running statistics are to
+/// be updated but aren't variables, or where another rank can't be reached.
 pub fn batch_norm(xs: &Tensor, args: &BatchNormArgs<'_>, train: bool) -> Result<Tensor> {
     let train = train && !is_frozen(args.running_mean);
     let op = Op::BatchNorm(BatchNorm {
@@ -64,6 +64,7 @@ pub fn batch_norm(xs: &Tensor, args: &BatchNormArgs<'_>, train: bool) -> Result<
             "create them with `params::buffer` or as `Var`s, or call with train = false",
         ));
     }
+    let joint = sync::current().filter(|_| update);
     let move_running = |[mean, var]: [Tensor; 2]| -> Result<()> {
         if update {
             follow(args.running_mean, &mean, args.momentum)?;
@@ -75,13 +76,26 @@ pub fn batch_norm(xs: &Tensor, args: &BatchNormArgs<'_>, train: bool) -> Result<
         if !train {
             return kernel::batch_norm_eval([xs, weight, bias, mean, var], args.eps, out);
         }
-        let (ys, statistics) = kernel::batch_norm_train([xs, weight, bias], args.eps, out)?;
+        let inputs = [xs, weight, bias];
+        let (ys, statistics) = match joint.clone() {
+            None => kernel::batch_norm_train(inputs, args.eps, out)?,
+            Some(joint) => kernel::joint_batch_norm_train(inputs, args.eps, out, joint)?,
+        };
         move_running(statistics)?;
         Ok(ys)
     };
+    let of_ranks = op.clone();
     run(op, inputs, kernels, || {
         if !train {
             return portable::batch_norm_eval(inputs, args.eps);
+        }
+        if joint.is_some() {
+            return Err(invalid(
+                &of_ranks,
+                &inputs,
+                "statistics over several ranks are computed in f32 on the CPU alone",
+                "train in f32, bf16 or f16 on the CPU, or without synchronised batch norm",
+            ));
         }
         let (ys, statistics) = portable::batch_norm_train([xs, args.weight, args.bias], args.eps)?;
         move_running(statistics)?;

@@ -33,7 +33,7 @@ mod names;
 mod torch;
 mod varmap;
 
-pub use atomic::write_atomically;
+pub use atomic::{remove_unfinished, write_atomically};
 pub use backend::buffer;
 pub use file::{Metadata, TensorFile, write_tensors};
 pub(crate) use frozen::is_frozen;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use tallow_kernels::optimizer::{self as kernels, Job};
 
 use super::{AdamWUpdate, LambUpdate, SgdUpdate, adamw, check, lamb_portable, sgd};
-use crate::inplace;
+use crate::{inplace, trace};
 
 /// One parameter of an update of many.
 #[derive(Debug)]
@@ -29,6 +29,7 @@ const OPEN_AT_ONCE: usize = 64;
 ///
 /// As [`adamw`]; items before the one at fault may be updated then.
 pub fn adamw_all(items: &[Item<'_, AdamWUpdate>]) -> Result<()> {
+    let _span = trace::update("adamw", || sizes(items), 2, 14);
     in_groups(
         items,
         |item| {
@@ -46,6 +47,7 @@ pub fn adamw_all(items: &[Item<'_, AdamWUpdate>]) -> Result<()> {
 ///
 /// As [`sgd`]; items before the one at fault may be updated then.
 pub fn sgd_all(items: &[Item<'_, SgdUpdate>]) -> Result<()> {
+    let _span = trace::update("sgd", || sizes(items), 1, 7);
     in_groups(
         items,
         |item| {
@@ -72,6 +74,7 @@ pub fn sgd_all(items: &[Item<'_, SgdUpdate>]) -> Result<()> {
 ///
 /// As [`adamw_all`].
 pub fn lamb_all(items: &[Item<'_, LambUpdate>]) -> Result<()> {
+    let _span = trace::update("lamb", || sizes(items), 2, 20);
     in_groups(
         items,
         |item| {
@@ -81,6 +84,12 @@ pub fn lamb_all(items: &[Item<'_, LambUpdate>]) -> Result<()> {
         },
         |items| fused(items, "lamb", LambUpdate::kernel, kernels::lamb_many),
     )
+}
+
+/// How many tensors are updated, and how many elements.
+fn sizes<U>(items: &[Item<'_, U>]) -> (usize, usize) {
+    let elements = items.iter().map(|item| item.parameter.elem_count());
+    (items.len(), elements.sum())
 }
 
 /// Calls `fused` for runs of items that the kernels can take, and `single` for the others.

@@ -5,7 +5,7 @@ use tallow_kernels::optimizer as kernels;
 pub use tallow_kernels::optimizer::NewtonSchulz;
 
 use super::check;
-use crate::inplace;
+use crate::{inplace, trace};
 
 /// The numbers of one Muon update, by the names of `torch.optim.Muon`.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -38,6 +38,10 @@ pub fn muon(parameter: &Var, grad: &Tensor, buffer: &Var, update: &MuonUpdate) -
             parameter.dims()
         )));
     }
+    // Beside the momentum, each step of the iteration is three products of a matrix and its smaller square.
+    let smaller = parameter.dims()[0].min(parameter.elem_count() / parameter.dims()[0].max(1));
+    let flops = 6 * smaller as u64 * u64::from(update.newton_schulz.steps);
+    let _span = trace::update("muon", || (1, parameter.elem_count()), 1, flops);
     let rows = parameter.dims()[0];
     let shape = [rows, parameter.elem_count() / rows.max(1)];
     if !inplace::is_supported(parameter) {

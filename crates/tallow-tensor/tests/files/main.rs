@@ -9,7 +9,9 @@ use tempfile::TempDir;
 
 mod damage;
 mod fit;
+mod packages;
 mod torch;
+mod unfinished;
 
 pub(crate) type Outcome = std::result::Result<(), Box<dyn std::error::Error>>;
 

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::make_folder_of;
+use tallow_tensor::params::remove_unfinished;
+
+use super::{folder_of, make_folder_of};
 use crate::{Error, Hook, HookContext, Result};
 
 /// A hook that writes a checkpoint at the end of a training and, if asked to, every so many steps or epochs.
@@ -61,10 +63,21 @@ fn stand(context: &HookContext<'_>) -> [u64; 2] {
 }
 
 impl Hook for Checkpointing {
-    fn on_fit_begin(&mut self, _context: &mut HookContext<'_>) -> Result<()> {
+    fn first_rank_only(&self) -> bool {
+        true
+    }
+
+    fn on_fit_begin(&mut self, context: &mut HookContext<'_>) -> Result<()> {
         let zero = self.steps == Some(0) || self.epochs == Some(0);
         Error::require(!zero, "the interval between checkpoints", "at least 1", &0)?;
-        make_folder_of(&self.path)
+        make_folder_of(&self.path)?;
+        if context.is_dev_run() {
+            return Ok(());
+        }
+        // What a killed training had begun to write.
+        let name = self.path.file_name().unwrap_or_default();
+        remove_unfinished(folder_of(&self.path), |of| name == of)?;
+        Ok(())
     }
 
     fn on_step_end(&mut self, context: &mut HookContext<'_>) -> Result<()> {

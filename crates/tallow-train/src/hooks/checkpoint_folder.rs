@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tallow_tensor::params::write_atomically;
+use tallow_tensor::params::{remove_unfinished, write_atomically};
 
 use super::{Better, is_new, without_slashes};
 use crate::checkpoint::{LATEST, Stand, has_checkpoints, make_folder};
@@ -19,7 +19,7 @@ use crate::{Error, Hook, HookContext, Result};
 ///
 /// Give the folder to [`TrainerBuilder::resume`](crate::TrainerBuilder::resume) to go on from the file that `latest` names or,
 /// if that is damaged, from the furthest that is whole. Every file is written whole or not at all, and an older one is removed
-/// only after it.
+/// only after it. What a training that was killed had begun to write is removed by the next one.
 ///
 /// A new training refuses a folder that holds checkpoints already.
 ///
@@ -162,6 +162,10 @@ fn steps_in(folder: &Path) -> Result<Vec<String>> {
 }
 
 impl Hook for CheckpointFolder {
+    fn first_rank_only(&self) -> bool {
+        true
+    }
+
     fn on_fit_begin(&mut self, context: &mut HookContext<'_>) -> Result<()> {
         let zero = self.steps == Some(0) || self.epochs == Some(0);
         Error::require(!zero, "the interval between checkpoints", "at least 1", &0)?;
@@ -181,7 +185,11 @@ impl Hook for CheckpointFolder {
             "without checkpoints; resume from it, or choose another",
             &self.folder.display(),
         )?;
-        make_folder(&self.folder)
+        make_folder(&self.folder)?;
+        // What a killed training had begun to write.
+        let is_ours = |name: &str| name == LATEST || name.ends_with(".safetensors");
+        remove_unfinished(&self.folder, is_ours)?;
+        Ok(())
     }
 
     fn on_step_end(&mut self, context: &mut HookContext<'_>) -> Result<()> {

@@ -99,6 +99,7 @@ impl Hook for ClassScores {
     }
 
     fn on_evaluate_end(&mut self, context: &mut HookContext<'_>) -> Result<()> {
+        self.current.sum_over_ranks(context)?;
         let what = "an evaluation with scores by class";
         Error::require(
             self.current.samples() > 0,

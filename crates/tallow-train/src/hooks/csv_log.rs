@@ -43,6 +43,10 @@ impl CsvLog {
 }
 
 impl Hook for CsvLog {
+    fn first_rank_only(&self) -> bool {
+        true
+    }
+
     fn on_fit_begin(&mut self, context: &mut HookContext<'_>) -> Result<()> {
         if context.is_dev_run() {
             return Ok(());

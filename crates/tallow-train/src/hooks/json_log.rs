@@ -111,6 +111,10 @@ fn epoch_line(record: &crate::EpochRecord) -> Value {
 }
 
 impl Hook for JsonLog {
+    fn first_rank_only(&self) -> bool {
+        true
+    }
+
     fn on_fit_begin(&mut self, context: &mut HookContext<'_>) -> Result<()> {
         let what = "the interval between lines of a log";
         Error::require(self.steps != Some(0), what, "at least 1 step", &0)?;

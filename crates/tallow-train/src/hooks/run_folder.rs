@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use tallow_tensor::params::write_atomically;
+use tallow_tensor::params::{remove_unfinished, write_atomically};
 
 use super::{Better, CheckpointFolder, CsvLog, JsonLog, TensorBoard, curves};
 use crate::checkpoint::{has_checkpoints, make_folder};
@@ -162,9 +162,16 @@ impl Report {
 }
 
 impl Hook for Report {
+    fn first_rank_only(&self) -> bool {
+        true
+    }
+
     fn on_fit_begin(&mut self, context: &mut HookContext<'_>) -> Result<()> {
         if let Some(folder) = self.config.parent() {
             make_folder(folder)?;
+            // What a killed training had begun to write.
+            let ours = ["config.json", "curves.svg", "log.csv", "log.jsonl"];
+            remove_unfinished(folder, |name| ours.contains(&name))?;
         }
         let settings = format!("{:#}\n", context.settings());
         write_atomically(&self.config, |file| file.write_all(settings.as_bytes()))?;

@@ -115,6 +115,10 @@ impl StepPoint {
 }
 
 impl Hook for TensorBoard {
+    fn first_rank_only(&self) -> bool {
+        true
+    }
+
     fn on_fit_begin(&mut self, context: &mut HookContext<'_>) -> Result<()> {
         let what = "the interval between events for TensorBoard";
         Error::require(self.steps > 0, what, "at least 1 step", &0)?;

@@ -3,7 +3,7 @@
 use candle_core::{DType, Tensor};
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result};
+use crate::{Error, HookContext, Result};
 
 /// How often each class was predicted as each, over any number of batches.
 ///
@@ -160,6 +160,16 @@ impl ConfusionMatrix {
     /// The number of samples.
     pub fn samples(&self) -> u64 {
         self.counts.iter().sum()
+    }
+
+    /// Makes it the matrix of all ranks' samples; counts are exact up to 2⁵³.
+    pub(crate) fn sum_over_ranks(&mut self, context: &HookContext<'_>) -> Result<()> {
+        let mut counts: Vec<f64> = self.counts.iter().map(|&count| count as f64).collect();
+        context.sum_over_ranks(&mut counts)?;
+        for (count, sum) in self.counts.iter_mut().zip(counts) {
+            *count = sum as u64;
+        }
+        Ok(())
     }
 
     /// The share of samples on the diagonal; none without samples.

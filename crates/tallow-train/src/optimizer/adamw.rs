@@ -2,7 +2,7 @@
 
 use candle_core::backprop::GradStore;
 use candle_core::{Tensor, Var};
-use tallow_tensor::update::{self, AdamWUpdate, Item};
+use tallow_tensor::update::{self, AdamWUpdate};
 
 use super::groups::Grouping;
 use super::moments::AllMoments;
@@ -115,41 +115,25 @@ impl AdamW {
 
     /// Updates all of these parameters in one pass.
     pub(super) fn apply(&mut self, updates: &[Update<'_>]) -> Result<()> {
-        for Update {
-            name, parameter, ..
-        } in updates
-        {
-            self.moments.meet(name, parameter)?;
-            self.groups.meet(name, parameter);
-        }
-        let items = updates.iter().filter_map(|each| {
-            let moments = self.moments.get(each.name)?;
-            let Settings {
-                lr,
-                betas,
-                eps,
-                weight_decay,
-            } = self.settings;
-            let (lr, weight_decay) = self.groups.of(each.name, lr, weight_decay);
-            let update = AdamWUpdate {
-                lr,
-                beta1: betas[0],
-                beta2: betas[1],
-                eps,
-                weight_decay,
-                step: moments.step + 1,
-            };
-            Some(Item {
-                parameter: each.parameter,
-                grad: &each.grad,
-                state: vec![&moments.exp_avg, &moments.exp_avg_sq],
-                update,
-            })
-        });
-        update::adamw_all(&items.collect::<Vec<_>>())?;
-        let names = updates.iter().map(|update| update.name);
-        names.for_each(|name| self.moments.advance(name));
-        Ok(())
+        let Settings {
+            lr,
+            betas: [beta1, beta2],
+            eps,
+            weight_decay,
+        } = self.settings;
+        let settings = |(lr, weight_decay), step| AdamWUpdate {
+            lr,
+            beta1,
+            beta2,
+            eps,
+            weight_decay,
+            step,
+        };
+        let options = (lr, weight_decay);
+        let Self {
+            groups, moments, ..
+        } = self;
+        moments.apply(groups, updates, options, settings, update::adamw_all)
     }
 }
 

@@ -1,9 +1,8 @@
 //! LAMB: Adam for large batches.
 
-use candle_core::{Tensor, Var};
-use tallow_tensor::update::{self, Item, LambUpdate};
-
 use candle_core::backprop::GradStore;
+use candle_core::{Tensor, Var};
+use tallow_tensor::update::{self, LambUpdate};
 
 use super::groups::Grouping;
 use super::moments::AllMoments;
@@ -122,44 +121,27 @@ impl Lamb {
     }
 
     fn apply(&mut self, updates: &[Update<'_>]) -> Result<()> {
-        for Update {
-            name, parameter, ..
-        } in updates
-        {
-            self.moments.meet(name, parameter)?;
-            self.groups.meet(name, parameter);
-        }
-        let items = updates.iter().filter_map(|each| {
-            let moments = self.moments.get(each.name)?;
-            let Settings {
-                lr,
-                betas,
-                eps,
-                weight_decay,
-                always_adapt,
-            } = self.settings;
-            let (lr, weight_decay) = self.groups.of(each.name, lr, weight_decay);
-            let update = LambUpdate {
-                lr,
-                beta1: betas[0],
-                beta2: betas[1],
-                eps,
-                weight_decay,
-                adapt: always_adapt || weight_decay != 0.0,
-                step: moments.step + 1,
-            };
-            Some(Item {
-                parameter: each.parameter,
-                grad: &each.grad,
-                state: vec![&moments.exp_avg, &moments.exp_avg_sq],
-                update,
-            })
-        });
-        update::lamb_all(&items.collect::<Vec<_>>())?;
-        updates
-            .iter()
-            .for_each(|update| self.moments.advance(update.name));
-        Ok(())
+        let Settings {
+            lr,
+            betas: [beta1, beta2],
+            eps,
+            weight_decay,
+            always_adapt,
+        } = self.settings;
+        let settings = |(lr, weight_decay), step| LambUpdate {
+            lr,
+            beta1,
+            beta2,
+            eps,
+            weight_decay,
+            adapt: always_adapt || weight_decay != 0.0,
+            step,
+        };
+        let options = (lr, weight_decay);
+        let Self {
+            groups, moments, ..
+        } = self;
+        moments.apply(groups, updates, options, settings, update::lamb_all)
     }
 }
 

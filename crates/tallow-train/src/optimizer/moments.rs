@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use candle_core::Var;
+use tallow_tensor::update::Item;
 
-use super::{OptimizerState, ParameterState};
+use super::groups::Grouping;
+use super::{OptimizerState, ParameterState, Update};
 use crate::Result;
 
 const EXP_AVG: &str = "exp_avg";
@@ -23,8 +25,37 @@ pub(super) struct Moments {
 pub(super) struct AllMoments(HashMap<String, Moments>);
 
 impl AllMoments {
+    /// Updates all of these parameters with `pass`. What is passed for each comes from `settings`, which is given the learning rate
+    /// and weight decay of the parameter's group (of the optimizer's own, `options`) and the number of the update, from 1.
+    pub(super) fn apply<U>(
+        &mut self,
+        groups: &mut Grouping,
+        updates: &[Update<'_>],
+        options: (f64, f64),
+        settings: impl Fn((f64, f64), u64) -> U,
+        pass: impl FnOnce(&[Item<'_, U>]) -> candle_core::Result<()>,
+    ) -> Result<()> {
+        for each in updates {
+            self.meet(each.name, each.parameter)?;
+            groups.meet(each.name, each.parameter);
+        }
+        let (lr, weight_decay) = options;
+        let items = updates.iter().filter_map(|each| {
+            let moments = self.get(each.name)?;
+            Some(Item {
+                parameter: each.parameter,
+                grad: &each.grad,
+                state: vec![&moments.exp_avg, &moments.exp_avg_sq],
+                update: settings(groups.of(each.name, lr, weight_decay), moments.step + 1),
+            })
+        });
+        pass(&items.collect::<Vec<_>>())?;
+        updates.iter().for_each(|each| self.advance(each.name));
+        Ok(())
+    }
+
     /// Makes moments for a parameter that has none.
-    pub(super) fn meet(&mut self, name: &str, parameter: &Var) -> Result<()> {
+    fn meet(&mut self, name: &str, parameter: &Var) -> Result<()> {
         if !self.0.contains_key(name) {
             let moments = Moments {
                 step: 0,
@@ -41,7 +72,7 @@ impl AllMoments {
     }
 
     /// Counts an update.
-    pub(super) fn advance(&mut self, name: &str) {
+    fn advance(&mut self, name: &str) {
         if let Some(moments) = self.0.get_mut(name) {
             moments.step += 1;
         }

@@ -12,6 +12,7 @@ use tallow_tensor::ops::CrossEntropyConfig;
 use super::limits::Limits;
 use super::{Compiled, Memory, Position, State, Trainer, UpdateSettings};
 use crate::checkpoint::{self, Checkpointing};
+use crate::distributed::{Collective, Ranks};
 use crate::hooks::RunFolder;
 use crate::metrics::Measure;
 use crate::progress::ProgressDisplay;
@@ -44,6 +45,8 @@ pub struct TrainerBuilder<M> {
     progress: ProgressDisplay,
     keep_freed_memory: bool,
     compile: Option<tallow_compile::Options>,
+    ranks: Ranks,
+    sync_batch_norm: bool,
 }
 
 /// A schedule, or how to make one once the number of steps is known.
@@ -76,6 +79,8 @@ impl<M: ModuleT> TrainerBuilder<M> {
             progress: ProgressDisplay::Auto,
             keep_freed_memory: true,
             compile: None,
+            ranks: Ranks::default(),
+            sync_batch_norm: false,
         }
     }
 
@@ -227,6 +232,24 @@ impl<M: ModuleT> TrainerBuilder<M> {
         self
     }
 
+    /// Makes this trainer one rank of several that train the same model, see [`distributed`](crate::distributed): parameters
+    /// become those of rank 0, gradients are averaged over all ranks before hooks and clipping see them, metrics are those of all
+    /// samples, and rank 0 alone writes checkpoints and logs, and shows progress. Every rank must have the same settings.
+    ///
+    /// Each rank needs its own part of the samples: give its [shard](Collective::shard) to the loaders. An epoch ends on all
+    /// ranks with the first that has no more batches. A resume reads the checkpoint on every rank.
+    pub fn distributed(mut self, collective: impl Collective + 'static) -> Self {
+        self.ranks = Ranks::new(collective);
+        self
+    }
+
+    /// Whether batch norm in training takes its statistics from the batches of all ranks, in compiled steps too; not by default.
+    /// PyTorch's `SyncBatchNorm`. Two small messages a layer and pass.
+    pub fn sync_batch_norm(mut self, sync: bool) -> Self {
+        self.sync_batch_norm = sync;
+        self
+    }
+
     /// Whether the process keeps freed memory for the next step instead of giving it back to the system, see
     /// [`tallow_tensor::memory::keep_freed`]; yes by default. It holds for the rest of the process.
     pub fn keep_freed_memory(mut self, keep: bool) -> Self {
@@ -239,8 +262,14 @@ impl<M: ModuleT> TrainerBuilder<M> {
     /// # Errors
     ///
     /// [`Error::Setting`] for settings that make no sense, and [`Error::File`] or [`Error::Checkpoint`] for a checkpoint
-    /// that can't be resumed from. The parameters are unchanged then.
-    pub fn build(mut self) -> Result<Trainer<M>> {
+    /// that can't be resumed from. The parameters are unchanged then. [`Error::Rank`] for a rank with another model, other
+    /// settings, or an error of its own.
+    pub fn build(self) -> Result<Trainer<M>> {
+        let ranks = self.ranks.clone();
+        ranks.guard(self.build_here())
+    }
+
+    fn build_here(mut self) -> Result<Trainer<M>> {
         if self.dev_run {
             self.apply_dev_run();
         }
@@ -254,6 +283,7 @@ impl<M: ModuleT> TrainerBuilder<M> {
         position.plateau = self.plateau;
         position.updates = self.updates;
         let mut state = State {
+            ranks: self.ranks,
             lr: position.base_lr,
             params: self.params,
             optimizer: self.optimizer,
@@ -280,6 +310,7 @@ impl<M: ModuleT> TrainerBuilder<M> {
         if let Some(path) = run_checkpoints.as_ref().or(self.resume.as_ref()) {
             checkpoint::resume(&mut state, path)?;
         }
+        state.agree()?;
         if let (Some(config), None) = (self.ema, &state.ema) {
             state.ema = Some(Ema::new(&state.params, config)?);
         }
@@ -299,6 +330,7 @@ impl<M: ModuleT> TrainerBuilder<M> {
             schedule: self.schedule,
             hooks,
             limits: self.limits,
+            sync_batch_norm: self.sync_batch_norm,
             state,
             classes: None,
         })
@@ -338,6 +370,8 @@ impl<M: ModuleT> TrainerBuilder<M> {
             "ema": self.ema,
             "loss": self.loss_name,
             "compile": self.compile.as_ref().map(|options| format!("{options:?}")),
+            "ranks": self.ranks.size(),
+            "sync_batch_norm": self.sync_batch_norm,
             "resume": self.resume,
             "checkpoint": self.checkpoint,
             "limits": {
@@ -380,5 +414,35 @@ impl<M: ModuleT> TrainerBuilder<M> {
             SchedulePlan::Fixed(schedule) => schedule.check(),
             SchedulePlan::OverTraining(_) => Ok(()),
         }
+    }
+}
+
+impl State {
+    /// Sees that all ranks begin alike.
+    fn agree(&self) -> Result<()> {
+        let entries = self.params.iter();
+        let layout: Vec<_> = entries
+            .map(|entry| (entry.name, format!("{:?}", entry.var.shape()), entry.frozen))
+            .collect();
+        let layout = json!(layout).to_string();
+        self.ranks.require_same(
+            crc32fast::hash(layout.as_bytes()),
+            "has a model with other parameters than rank 0; build the same model on every rank",
+        )?;
+        let mut settings = self.settings.clone();
+        if let Some(settings) = settings.as_object_mut() {
+            // Paths may differ between machines.
+            settings.retain(|name, _| name != "resume" && name != "checkpoint");
+        }
+        let position = serde_json::to_value(&self.position).map_err(Error::hook)?;
+        let start = json!([settings, position]).to_string();
+        self.ranks.require_same(
+            crc32fast::hash(start.as_bytes()),
+            "begins with other settings, or from another checkpoint, than rank 0; give every rank the same",
+        )?;
+        if self.resumed_from.is_some() {
+            return self.ranks.require_same_parameters(&self.params);
+        }
+        self.ranks.share_parameters(&self.params)
     }
 }

@@ -7,7 +7,7 @@ use candle_nn::ModuleT;
 use tallow_data::Batch;
 use tallow_tensor::nonfinite::{self, Origin};
 use tallow_tensor::params::{Entry, Kind};
-use tallow_tensor::{no_grad, rng};
+use tallow_tensor::{no_grad, rng, sync};
 
 use super::Trainer;
 use crate::error::BadValue;
@@ -76,6 +76,8 @@ impl<M: ModuleT> Trainer<M> {
             rng::begin_step(seed, step);
         }
         let _guard = no_grad::enter();
+        // Other ranks don't do this pass.
+        let _own = sync::continue_with(None);
         let (outputs, origin) = nonfinite::first_in(|| self.model.forward_t(&batch.images, train));
         Ok((outputs?, origin))
     }

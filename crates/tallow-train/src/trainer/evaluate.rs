@@ -18,10 +18,18 @@ impl<M: ModuleT> Trainer<M> {
     /// the trainer [keeps them](crate::TrainerBuilder::ema). Nothing of the
     /// training changes, and operations of [`tallow_tensor::ops`] keep no tape.
     ///
+    /// With several [ranks](crate::distributed), every rank calls this with its part of the samples, and gets the metrics of all.
+    ///
     /// # Errors
     ///
     /// Anything that goes wrong in data, model or hooks; [`Error::NonFinite`] for a loss that is not finite.
     pub fn evaluate(&mut self, source: &dyn BatchSource) -> Result<Metrics> {
+        let ranks = self.state.ranks.clone();
+        ranks.guard(self.evaluate_here(source))
+    }
+
+    pub(super) fn evaluate_here(&mut self, source: &dyn BatchSource) -> Result<Metrics> {
+        let _span = tracing::debug_span!(target: "tallow", "evaluate").entered();
         self.notify(|hook, context| hook.on_evaluate_begin(context))?;
         let draws = rng::state();
         let averaged = self.evaluates_average();
@@ -33,7 +41,8 @@ impl<M: ModuleT> Trainer<M> {
             self.swap_ema()?;
         }
         rng::restore(draws);
-        let metrics = tally?.metrics(self.state.measure);
+        let tally = self.state.join_tally(&tally?)?;
+        let metrics = tally.metrics(self.state.measure);
         let metrics = metrics.ok_or(Error::NoBatches {
             role: "evaluation",
             epoch: 0,

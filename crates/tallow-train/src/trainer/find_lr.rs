@@ -20,10 +20,18 @@ impl<M: ModuleT> Trainer<M> {
     ///
     /// # Errors
     ///
-    /// [`Error::Setting`] for a range without sense, [`Error::NoBatches`] for an empty source, and whatever a step gives but
+    /// [`Error::Setting`] for a range without sense and for several [ranks](crate::distributed), [`Error::NoBatches`] for an empty source, and whatever a step gives but
     /// a loss or gradients that are not finite.
     pub fn find_lr(&mut self, source: &dyn BatchSource, finder: &LrFinder) -> Result<LrCurve> {
         finder.check()?;
+        let ranks = self.state.ranks.size();
+        let what = "the number of ranks of a learning-rate range test";
+        Error::require(
+            ranks == 1,
+            what,
+            "1; run it before, in a program without `distributed`",
+            &ranks,
+        )?;
         let before = Snapshot::take(self)?;
         let curve = self.range_test(source, finder);
         before.put_back(self)?;

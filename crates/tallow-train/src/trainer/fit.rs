@@ -4,9 +4,11 @@ use std::time::{Duration, Instant};
 
 use candle_nn::ModuleT;
 use tallow_data::{BatchSource, Batches};
+use tracing::debug_span;
 
 use super::builder::SchedulePlan;
 use super::{State, Trainer};
+use crate::distributed::InStep;
 use crate::metrics::Tally;
 use crate::{EpochRecord, Error, History, Result};
 
@@ -17,8 +19,18 @@ impl<M: ModuleT> Trainer<M> {
     /// # Errors
     ///
     /// Anything that goes wrong in data, model, hooks or checkpoints. Parameters stay as the last good step left
-    /// them, and checkpoints written before stay whole.
+    /// them, and checkpoints written before stay whole. With several [ranks](crate::distributed), an error on one of them ends the
+    /// training on all, on the others as [`Error::Rank`].
     pub fn fit(
+        &mut self,
+        train: &dyn BatchSource,
+        evaluation: Option<&dyn BatchSource>,
+    ) -> Result<History> {
+        let ranks = self.state.ranks.clone();
+        ranks.guard(self.fit_here(train, evaluation))
+    }
+
+    fn fit_here(
         &mut self,
         train: &dyn BatchSource,
         evaluation: Option<&dyn BatchSource>,
@@ -36,7 +48,7 @@ impl<M: ModuleT> Trainer<M> {
             self.rehearse_evaluation(source)?;
         }
         self.notify(|hook, context| hook.on_fit_begin(context))?;
-        while self.state.position.epoch < self.state.epochs && !self.state.stop {
+        while self.state.position.epoch < self.state.epochs && !self.stops()? {
             self.epoch(train, evaluation)?;
         }
         self.notify(|hook, context| hook.on_fit_end(context))?;
@@ -46,6 +58,7 @@ impl<M: ModuleT> Trainer<M> {
     /// Settles the length of an epoch and the schedule.
     fn plan(&mut self, train: &dyn BatchSource) -> Result<()> {
         let found = train.len_hint().map(|batches| batches as u64);
+        let found = self.state.ranks.least(found)?;
         let position = &mut self.state.position;
         if let (Some(expected), Some(found)) = (position.batches, found)
             && position.batch > 0
@@ -79,8 +92,13 @@ impl<M: ModuleT> Trainer<M> {
         self.notify(|hook, context| hook.on_epoch_begin(context))?;
         let start = Instant::now();
         let samples_before = self.samples();
-        while !self.state.stop {
-            let Some(batch) = batches.next() else { break };
+        while !self.stops()? {
+            let span = debug_span!(target: "tallow", "data").entered();
+            let next = batches.next();
+            drop(span);
+            let Some(batch) = next else { break };
+            let step = self.state.position.step;
+            let _span = debug_span!(target: "tallow", "step", step).entered();
             self.step(&batch?, &mut batches)?;
         }
         let unfinished = self.state.stop && batches.next().is_some();
@@ -92,8 +110,11 @@ impl<M: ModuleT> Trainer<M> {
             duration: start.elapsed(),
             samples: self.samples() - samples_before,
         };
+        self.state
+            .ranks
+            .require_same_parameters(&self.state.params)?;
         if let Some(source) = evaluation {
-            self.evaluate(source)?;
+            self.evaluate_here(source)?;
         }
         self.state.finish_epoch(&trained, evaluation.is_some())?;
         self.notify(|hook, context| hook.on_epoch_end(context))
@@ -109,7 +130,8 @@ impl<M: ModuleT> Trainer<M> {
         state.current_epoch = position.epoch;
         state.current_batch = position.batch;
         state.within_epoch = true;
-        Ok(train.epoch_from(position.epoch, position.batch)?)
+        let batches = train.epoch_from(position.epoch, position.batch)?;
+        Ok(InStep::of(batches, &state.ranks))
     }
 
     fn samples(&self) -> u64 {

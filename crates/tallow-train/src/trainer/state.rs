@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tallow_tensor::Params;
 
+use crate::distributed::Ranks;
 use crate::metrics::{Measure, Metrics, Tally};
 use crate::{Ema, GradientClip, History, LrSchedule, Optimizer, ReduceOnPlateau};
 
@@ -103,6 +104,8 @@ pub(crate) struct Memory {
 
 /// The whole of a training but model, loss and hooks.
 pub(crate) struct State {
+    /// Those that train the same model.
+    pub(crate) ranks: Ranks,
     pub(crate) params: Params,
     pub(crate) optimizer: Box<dyn Optimizer>,
     pub(crate) position: Position,

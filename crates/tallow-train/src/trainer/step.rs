@@ -5,6 +5,7 @@ use candle_core::{DType, Tensor};
 use candle_nn::ModuleT;
 use tallow_data::{Batch, Batches};
 use tallow_tensor::rng;
+use tracing::debug_span;
 
 use super::accumulate::GradientSum;
 use super::{Trainer, diagnosis};
@@ -20,23 +21,25 @@ impl<M: ModuleT> Trainer<M> {
 
         let count = self.state.position.updates.accumulate;
         let (seen, mut gradients) = self.group(first, rest, count, step)?;
-        self.state.loss = Some(mean_loss(&seen));
+        let joint = self.state.join_step(&seen)?;
+        self.state.average(&mut gradients, &joint)?;
+        self.state.loss = Some(joint.loss);
         self.notify(|hook, context| hook.on_gradients(context, &mut gradients))?;
         self.state.update(&mut gradients)?;
         drop(gradients);
 
+        let span = debug_span!(target: "tallow", "metrics").entered();
         let state = &mut self.state;
-        for batch in &seen {
-            let tally = &mut state.position.tally;
-            tally.add(batch.loss, &batch.outputs, &batch.labels, state.measure)?;
-        }
+        state.position.tally.merge(&joint.tally);
         state.position.step += 1;
         state.position.batch += seen.len() as u64;
         state.current_batch = state.position.batch;
+        drop(span);
         self.notify(|hook, context| hook.on_step_end(context))
     }
 
-    /// The passes of one step over at most `count` batches, and the mean of their gradients.
+    /// The passes of one step over at most `count` batches, and the mean of their gradients. Every pass of every rank draws from a
+    /// key of its own.
     pub(super) fn group(
         &mut self,
         first: &Batch,
@@ -46,8 +49,15 @@ impl<M: ModuleT> Trainer<M> {
     ) -> Result<(Vec<Seen>, GradStore)> {
         let count = count.max(1);
         let seed = self.state.position.seed;
-        let draws = step.wrapping_mul(count);
-        rng::begin_step(seed, draws);
+        let (rank, world) = (
+            self.state.ranks.rank() as u64,
+            self.state.ranks.size() as u64,
+        );
+        let draws = |index: u64| {
+            let pass = step.wrapping_mul(count).wrapping_add(index);
+            pass.wrapping_mul(world).wrapping_add(rank)
+        };
+        rng::begin_step(seed, draws(0));
         let (seen, mut gradients) = self.pass(first)?;
         let mut all = vec![seen];
         if count == 1 {
@@ -58,7 +68,7 @@ impl<M: ModuleT> Trainer<M> {
         sum.add(&mut gradients, first.len())?;
         for (index, batch) in (1..count).zip(rest) {
             let batch = batch?;
-            rng::begin_step(seed, draws.wrapping_add(index));
+            rng::begin_step(seed, draws(index));
             let (seen, next) = self.pass(&batch)?;
             all.push(seen);
             gradients = next;
@@ -72,8 +82,8 @@ impl<M: ModuleT> Trainer<M> {
 /// What is left of a batch after its pass.
 pub(super) struct Seen {
     pub(super) loss: f64,
-    outputs: Tensor,
-    labels: Tensor,
+    pub(super) outputs: Tensor,
+    pub(super) labels: Tensor,
 }
 
 /// The mean over the samples of all batches.
@@ -81,7 +91,7 @@ pub(super) fn mean_loss(seen: &[Seen]) -> f64 {
     if let [one] = seen {
         return one.loss;
     }
-    let samples = |batch: &Seen| batch.labels.elem_count() as f64;
+    let samples = |batch: &Seen| batch.samples() as f64;
     let sum: f64 = seen.iter().map(|batch| batch.loss * samples(batch)).sum();
     sum / seen.iter().map(samples).sum::<f64>()
 }
@@ -89,9 +99,11 @@ pub(super) fn mean_loss(seen: &[Seen]) -> f64 {
 impl super::State {
     /// Clips, updates, and follows with the averaged weights.
     pub(super) fn update(&mut self, gradients: &mut GradStore) -> Result<()> {
+        let _span = debug_span!(target: "tallow", "optimizer").entered();
         let parameters = self.params.trainable();
         self.gradient_norm = None;
         if let Some(clip) = self.position.updates.clip {
+            let _span = debug_span!(target: "tallow", "clip").entered();
             self.gradient_norm = Some(clip.apply(&parameters, gradients)?);
         }
         let updated = self.optimizer.step(&parameters, gradients)?;
@@ -101,6 +113,10 @@ impl super::State {
                 parameters: parameters.len(),
             });
         }
+        let _span = self
+            .ema
+            .is_some()
+            .then(|| debug_span!(target: "tallow", "ema").entered());
         match &mut self.ema {
             Some(ema) => ema.update(&self.params),
             None => Ok(()),
@@ -112,6 +128,7 @@ impl<M: ModuleT> Trainer<M> {
     /// Forward, loss and backward: compiled, or on candle's tape.
     fn pass(&mut self, batch: &Batch) -> Result<(Seen, GradStore)> {
         let targets = self.targets(batch)?;
+        let _shared = self.share_statistics();
         let Self {
             model,
             loss,
@@ -130,6 +147,7 @@ impl<M: ModuleT> Trainer<M> {
                 outputs,
             ))
         };
+        let _span = debug_span!(target: "tallow", "compiled_step").entered();
         let step = compiled
             .step
             .run(&state.params, &batch.images, &targets, forward)?;
@@ -141,8 +159,12 @@ impl<M: ModuleT> Trainer<M> {
     }
 
     fn eager_pass(&self, batch: &Batch, targets: &Tensor) -> Result<(Seen, GradStore)> {
+        let span = debug_span!(target: "tallow", "forward").entered();
         let outputs = self.model.forward_t(&batch.images, true)?;
+        drop(span);
+        let span = debug_span!(target: "tallow", "loss").entered();
         let loss = self.loss.loss(&outputs, targets)?;
+        drop(span);
         let outputs = outputs.detach();
         let value = scalar(&loss)?;
         if !value.is_finite() {
@@ -150,7 +172,9 @@ impl<M: ModuleT> Trainer<M> {
             return Err(self.diagnose(diagnosis::Pass::Training, value, batch, &outputs));
         }
         // The tape holds every activation; nothing after the backward pass needs it.
+        let _span = debug_span!(target: "tallow", "backward").entered();
         let gradients = loss.backward()?;
+        drop(loss);
         Ok((Seen::new(value, outputs, batch), gradients))
     }
 }
@@ -162,6 +186,10 @@ impl Seen {
             outputs,
             labels: batch.labels.clone(),
         }
+    }
+
+    pub(super) fn samples(&self) -> usize {
+        self.labels.elem_count()
     }
 }
 

@@ -207,6 +207,18 @@ fn a_training_killed_at_any_moment_ends_with_the_bits_of_an_uninterrupted_one() 
             "{left} kills were left of {kills}"
         );
         check_logs(&folder.path().join("run"));
+        check_litter(&folder.path().join("run"));
+    }
+}
+
+/// Nothing is left of what killed processes had begun to write.
+fn check_litter(run: &Path) {
+    for folder in [run.to_owned(), run.join("checkpoints")] {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let unfinished = path.extension().is_some_and(|ending| ending == "tmp");
+            assert!(!unfinished, "{}", path.display());
+        }
     }
 }
 

@@ -1,23 +1,24 @@
-//! What surrounds an update in a training: accumulation, clipping, averaged weights, mixed labels, plateaus, frozen norms, the
-//! range test; eager and compiled, and resumed to the bit.
+//! What surrounds an update in a training: accumulation, clipping, averaged weights, mixed labels, frozen norms; eager and
+//! compiled, and resumed to the bit.
 
 use std::sync::{Arc, Mutex};
 
 use candle_core::{Device, ModuleT, Result, Tensor};
 use candle_nn::VarBuilder;
 use tallow_compile::Options;
-use tallow_data::Batch;
+use tallow_data::transform::MixUp;
+use tallow_data::{Batch, ImageDataset, LoaderConfig};
 use tallow_nn::{BatchNorm2d, BatchNormConfig, Dropout, Linear};
 use tallow_tensor::{Params, ops};
 use tallow_train::{
-    AdamW, CrossEntropyConfig, EmaConfig, Error, GradientClip, Hook, HookContext, Lamb, LrFinder,
-    LrSchedule, LrSchedulerHook, Muon, ParamGroups, ReduceOnPlateau, Sgd, TrainerBuilder,
+    AdamW, CrossEntropyConfig, EmaConfig, GradientClip, Hook, HookContext, LrSchedule, Muon,
+    ParamGroups, ReduceOnPlateau, Sgd, TrainerBuilder,
 };
 
 use crate::toy::{batch, batches, bits, quiet};
 
 /// Norm (if wanted), dropout (if wanted), two linear layers; can be captured.
-struct Net {
+pub(crate) struct Net {
     norm: Option<BatchNorm2d>,
     dropout: Dropout,
     hidden: Linear,
@@ -48,7 +49,7 @@ impl ModuleT for Net {
     }
 }
 
-fn settings(norm: bool, dropout: f64, compiled: bool) -> (TrainerBuilder<Net>, Params) {
+pub(crate) fn settings(norm: bool, dropout: f64, compiled: bool) -> (TrainerBuilder<Net>, Params) {
     let params = Params::f32_cpu();
     let net = Net::new(norm, dropout, params.builder()).unwrap();
     let builder = quiet(net, params.clone());
@@ -125,7 +126,7 @@ fn schedules_over_the_training_count_steps_not_batches() {
 }
 
 /// All settings at once.
-fn everything(compiled: bool) -> (TrainerBuilder<Net>, Params) {
+pub(crate) fn everything(compiled: bool) -> (TrainerBuilder<Net>, Params) {
     let (builder, params) = settings(true, 0.2, compiled);
     let groups = ParamGroups::new()
         .layer_decay(0.5, &["stem", "hidden", "head"])
@@ -157,7 +158,7 @@ impl Hook for Interrupt {
     }
 }
 
-fn average_bits(trainer: &tallow_train::Trainer<Net>) -> Vec<Vec<u32>> {
+pub(crate) fn average_bits(trainer: &tallow_train::Trainer<Net>) -> Vec<Vec<u32>> {
     let tensors = trainer.ema().unwrap().tensors();
     let values = |t: &Tensor| t.flatten_all().unwrap().to_vec1::<f32>().unwrap();
     let of = tensors
@@ -324,6 +325,42 @@ fn mixed_and_soft_labels_train_alike_eager_and_compiled() {
     assert!(distance(&eager, &compiled) < 1e-5);
 }
 
+/// A loader that mixes trains as batches do that were mixed one by one, also from the middle of an epoch on.
+#[test]
+fn a_loader_that_mixes_trains_as_mixed_batches_do() {
+    let pixels = (0..18 * 16).map(|i| (i * 37 % 251) as u8).collect();
+    let labels = (0..18).map(|i| i % 3).collect();
+    let data = ImageDataset::new(pixels, [1, 4, 4], labels, ["a", "b", "c"]).unwrap();
+    let plain = || data.loader(LoaderConfig::train(6)).unwrap();
+    let mixup = MixUp {
+        alpha: 0.8,
+        seed: 42,
+    };
+    let by_hand: Vec<Batch> = plain()
+        .batches(0)
+        .unwrap()
+        .zip(0..)
+        .map(|(batch, number)| mixup.mix(batch.unwrap(), 0, number).unwrap())
+        .collect();
+    for compiled in [false, true] {
+        let train = |source: &dyn Fn(TrainerBuilder<Net>)| {
+            let (builder, params) = settings(true, 0.0, compiled);
+            source(builder.optimizer(Sgd::new(0.1)));
+            bits(&params)
+        };
+        let expected = train(&|builder| fit(builder, &by_hand));
+        let mixed = plain().mixup(0.8).unwrap();
+        let fitted = train(&|builder| {
+            builder.build().unwrap().fit(&mixed, None).unwrap();
+        });
+        assert_eq!(fitted, expected, "compiled {compiled}");
+        let unmixed = train(&|builder| {
+            builder.build().unwrap().fit(&plain(), None).unwrap();
+        });
+        assert_ne!(fitted, unmixed);
+    }
+}
+
 #[test]
 fn mixed_batches_without_sense_are_refused() {
     let labels = Tensor::new(&[0u32, 9], &Device::Cpu).unwrap();
@@ -343,115 +380,6 @@ fn mixed_batches_without_sense_are_refused() {
         error.to_string().contains("from 0 to 2, found 9"),
         "{error}"
     );
-}
-
-#[test]
-fn a_plateau_lowers_the_rate_epoch_by_epoch() {
-    let (builder, _) = settings(false, 0.0, false);
-    let plateau = ReduceOnPlateau::on_loss()
-        .with_patience(0)
-        .with_factor(0.5)
-        .with_threshold(10.0); // nothing is ever better
-    let builder = builder
-        .optimizer(Sgd::new(0.25))
-        .reduce_on_plateau(plateau)
-        .epochs(4);
-    let history = builder.build().unwrap().fit(&batches(2), None).unwrap();
-    let rates: Vec<f64> = history.epochs.iter().map(|epoch| epoch.lr).collect();
-    assert_eq!(rates, [0.25, 0.25, 0.125, 0.0625]);
-}
-
-#[test]
-fn a_schedule_of_ones_own_is_a_hook() {
-    let (builder, _) = settings(false, 0.0, false);
-    let hook = LrSchedulerHook::new(|base, step| base / (step + 1) as f64);
-    let builder = builder.optimizer(Sgd::new(0.5)).hook(Box::new(hook));
-    let history = builder.build().unwrap().fit(&batches(5), None).unwrap();
-    assert_eq!(history.epochs[0].lr, 0.1);
-
-    let (builder, _) = settings(false, 0.0, false);
-    let hook = LrSchedulerHook::new(|_, _| f64::NAN);
-    let error = builder
-        .hook(Box::new(hook))
-        .build()
-        .unwrap()
-        .fit(&batches(1), None);
-    assert!(matches!(error, Err(Error::Setting { .. })));
-}
-
-#[test]
-fn the_range_test_gives_a_curve_and_changes_nothing() {
-    for compiled in [false, true] {
-        let (builder, params) = everything(compiled);
-        let mut trainer = builder.build().unwrap();
-        trainer.fit(&batches(4), None).unwrap();
-        let before = (bits(&params), average_bits(&trainer), trainer.steps());
-        let state = trainer.optimizer().state().deep_copy().unwrap();
-        let finder = LrFinder {
-            steps: 40,
-            ..LrFinder::default()
-        };
-        let curve = trainer.find_lr(&batches(3), &finder).unwrap();
-        assert_eq!(
-            before,
-            (bits(&params), average_bits(&trainer), trainer.steps())
-        );
-        let after = trainer.optimizer().state();
-        assert_eq!(state.settings, after.settings);
-        for (name, parameter) in &state.parameters {
-            let same = &after.parameters[name];
-            assert_eq!(parameter.step, same.step);
-            for (slot, tensor) in &parameter.tensors {
-                let values = |t: &Tensor| t.flatten_all().unwrap().to_vec1::<f32>().unwrap();
-                assert_eq!(
-                    values(tensor),
-                    values(&same.tensors[slot]),
-                    "{slot} of {name}"
-                );
-            }
-        }
-        let points = curve.points();
-        assert!(points.len() > 20 && points[0].lr == 1e-7, "{points:?}");
-    }
-}
-
-#[test]
-fn the_range_test_finds_a_rate_that_learns() {
-    let (builder, _) = settings(false, 0.0, false);
-    let mut trainer = builder.optimizer(Lamb::new(1e-3)).build().unwrap();
-    let data = vec![batch(0, 6)];
-    let finder = LrFinder {
-        start: 1e-5,
-        smoothing: 0.5,
-        ..LrFinder::default()
-    };
-    let curve = trainer.find_lr(&data, &finder).unwrap();
-    let valley = curve.valley().expect("the loss falls somewhere");
-    assert!((1e-5..10.0).contains(&valley), "{valley}");
-    assert!(curve.steepest().is_some());
-    let svg = curve.to_svg();
-    assert!(svg.contains("<polyline") && svg.contains("valley") && svg.ends_with("</svg>\n"));
-    for wrong in [
-        LrFinder {
-            start: 0.0,
-            ..finder
-        },
-        LrFinder { steps: 1, ..finder },
-        LrFinder {
-            smoothing: 1.0,
-            ..finder
-        },
-        LrFinder {
-            diverged_at: 1.0,
-            ..finder
-        },
-    ] {
-        assert!(trainer.find_lr(&data, &wrong).is_err(), "{wrong:?}");
-    }
-    assert!(matches!(
-        trainer.find_lr(&Vec::<Batch>::new(), &finder),
-        Err(Error::NoBatches { .. })
-    ));
 }
 
 fn values(params: &Params, name: &str) -> Vec<f32> {

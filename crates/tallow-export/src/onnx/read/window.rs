@@ -343,7 +343,7 @@ fn target(call: &mut Call<'_>, from: &[usize]) -> Result<[usize; 4]> {
             let mut wanted = Vec::with_capacity(scales.len());
             for (&axis, &scale) in axes.iter().zip(scales) {
                 let exact = from[call.axis(axis, from.len())?] as f32 * scale;
-                if exact.fract() != 0.0 || exact < 1.0 || exact > 1e6 {
+                if exact.fract() != 0.0 || !(1.0..=1e6).contains(&exact) {
                     let problem = format!("scales by {scale}, not to a whole number of pixels");
                     return Err(call.refuse(problem, "give sizes"));
                 }

@@ -105,6 +105,8 @@ impl<'a> Writer<'a> {
         for node in &graph.nodes {
             let value = match &node.op {
                 Op::Input(input) => self.input(&input.name, &input.ty)?,
+                // Its numbers are written with the rounding.
+                Op::Param(_) if self.is_rounded_weight(node) => String::new(),
                 Op::Param(param) => self.weight(&param.name, &param.ty),
                 Op::Constant(constant) => self.constant(node, &constant.value)?,
                 _ => {

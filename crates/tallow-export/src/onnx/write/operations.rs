@@ -17,7 +17,10 @@ impl Writer<'_> {
         let x = i.first().copied().unwrap_or_default();
         let none = Vec::new;
         Ok(match &node.op {
-            Op::Conv2d(op) => self.convolution(op, &i),
+            Op::Conv2d(op) => match self.rounded_bias(node) {
+                Some(bias) => self.convolution(op, &[i[0], i[1], &bias]),
+                None => self.convolution(op, &i),
+            },
             Op::Linear => self.linear(node, &i),
             Op::MatMul => self.emit("MatMul", &i, none()),
             Op::Embedding => self.embedding(node, i[0], i[1]),
@@ -64,7 +67,7 @@ impl Writer<'_> {
                 let shape = self.ints(&op.shape);
                 self.emit("Expand", &[x, &shape], none())
             }
-            Op::FakeQuantize(op) => self.quantized(node, op, x)?,
+            Op::FakeQuantize(op) => self.fake_quantize(node, op, x)?,
             Op::Mean(op) => self.reduce("ReduceMean", x, &op.dims, op.keep_dim),
             Op::Sum(op) => self.reduce("ReduceSum", x, &op.dims, op.keep_dim),
             Op::Input(_)

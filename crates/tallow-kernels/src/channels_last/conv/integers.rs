@@ -7,7 +7,9 @@ use super::Finish;
 use super::correlation::Correlations;
 use super::padded;
 use super::product::{self, Pass};
+use super::rows::Source;
 use super::strips::{self, Strips};
+use crate::channels_last::int8::Sink;
 use crate::channels_last::micro::Micro;
 use crate::conv::Conv2dGeometry;
 use crate::workspace::Workspace;
@@ -22,36 +24,35 @@ pub(crate) fn pack(geometry: &Conv2dGeometry, w: &[f32], packed: &mut [f32]) {
     super::pack::pack(&correlations, Micro::integers().columns, w, packed);
 }
 
-/// The sums `[N, H', W', O]`.
+/// Brings the sums to `sink`.
 pub(crate) fn forward(
     geometry: &Conv2dGeometry,
     x: &[f32],
     packed: &[f32],
-    sums: &mut [f32],
+    sink: &Sink<'_>,
     workspace: &Workspace,
 ) {
-    let micro = Micro::integers();
+    let (micro, finish) = (Micro::integers(), Finish::default());
+    let correlations = Correlations::new(geometry, Direction::Forward);
     if padded::suits(geometry) {
         let rows = padded::pad(geometry, x, workspace);
         let strips = Strips {
-            correlations: Correlations::new(geometry, Direction::Forward).merge_row(),
+            correlations: correlations.merge_row(),
             micro,
             source: &rows,
             row: padded::row(geometry),
             pixel: geometry.in_channels,
             packed,
-            finish: Finish::default(),
+            finish,
         };
-        return strips::run(&strips, sums);
+        return strips::run_to(&strips, sink, workspace);
     }
-    padded::with_rows(geometry, x, workspace, |correlations, source| {
-        let pass = Pass {
-            correlations,
-            micro,
-            source,
-            packed,
-            finish: Finish::default(),
-        };
-        product::run(&pass, sums, workspace);
-    });
+    let pass = Pass {
+        correlations,
+        micro,
+        source: Source::whole(x, geometry.in_size, geometry.in_channels),
+        packed,
+        finish,
+    };
+    product::run_to(&pass, sink, workspace);
 }

@@ -10,6 +10,7 @@ use super::correlation::{Correlation, Correlations};
 use super::plan::Plan;
 use super::rows::{Order, Pixel, RowTable, Source};
 use super::tiles::Tiles;
+use crate::channels_last::int8::{Sink, Sums};
 use crate::channels_last::micro::{self, Micro, Product};
 use crate::parallel;
 use crate::shared::SharedMut;
@@ -30,9 +31,26 @@ pub(super) struct Pass<'a> {
 
 /// Computes all of the target.
 pub(super) fn run(pass: &Pass<'_>, target: &mut [f32], workspace: &Workspace) {
-    if target.is_empty() {
-        return;
+    if !target.is_empty() {
+        tasks(pass, Output::Shared(SharedMut::new(target)), workspace);
     }
+}
+
+/// As [`run`], of whole numbers, which go to `sink`.
+pub(super) fn run_to(pass: &Pass<'_>, sink: &Sink<'_>, workspace: &Workspace) {
+    tasks(pass, Output::Sink(sink), workspace);
+}
+
+/// Where a call's tasks bring what they have summed up.
+#[derive(Clone, Copy)]
+enum Output<'a> {
+    /// Each writes to its own part.
+    Shared(SharedMut<'a>),
+    /// Each sums up in memory of its own.
+    Sink(&'a Sink<'a>),
+}
+
+fn tasks(pass: &Pass<'_>, output: Output<'_>, workspace: &Workspace) {
     let micro = pass.micro;
     let correlations = &pass.correlations;
     let plan = Plan::new(correlations, pass.source.images_inner, micro);
@@ -43,7 +61,7 @@ pub(super) fn run(pass: &Pass<'_>, target: &mut [f32], workspace: &Workspace) {
         micro,
         plan,
         zeros: &zeros,
-        target: SharedMut::new(target),
+        output,
         workspace,
     };
     let each = correlations.groups * plan.panel_blocks * plan.pixel_blocks;
@@ -58,7 +76,7 @@ struct Call<'a> {
     micro: &'static Micro,
     plan: Plan,
     zeros: &'a [f32],
-    target: SharedMut<'a>,
+    output: Output<'a>,
     workspace: &'a Workspace,
 }
 
@@ -77,12 +95,31 @@ impl Call<'_> {
         if pixels.is_empty() {
             return;
         }
-        let mut block = Block::new(self, correlation, group, pixels);
         let panels = Plan::part(panel_block, plan.panels, all_panels);
-        for channels in block.channel_parts() {
-            for taps in block.tap_parts() {
-                block.tiles.select(taps.clone());
-                block.add(channels.clone(), taps, panels.clone());
+        match self.output {
+            Output::Shared(target) => {
+                let mut block = Block::new(self, correlation, group, pixels.clone(), target);
+                block.fill_targets(pixels.start);
+                block.run(panels);
+            }
+            Output::Sink(sink) => {
+                let first = panels.start * self.micro.columns;
+                let columns = correlations.columns.min(panels.end * self.micro.columns) - first;
+                let mut sums = self.workspace.take(pixels.len() * columns);
+                let target = SharedMut::new(&mut sums);
+                let mut block = Block::new(self, correlation, group, pixels.clone(), target);
+                for (index, target) in block.targets.iter_mut().enumerate() {
+                    // Columns are counted from the group's first one.
+                    *target = (index * columns).wrapping_sub(first);
+                }
+                block.run(panels);
+                drop(block);
+                sink.store(Sums {
+                    pixels: [pixels.start, pixels.len()],
+                    channels: [group * correlations.columns + first, columns],
+                    values: &sums,
+                    stride: columns,
+                });
             }
         }
     }
@@ -94,8 +131,10 @@ struct Block<'a> {
     correlation: Correlation,
     group: usize,
     rows: RowTable<'a>,
-    /// Where each pixel's channels of the group start in the target.
+    target: SharedMut<'a>,
+    /// Where each pixel's channels of the group start in the target, modulo the numbers that there are.
     targets: Scratch<'a, usize>,
+    order: Order,
     tiles: Tiles<'a>,
     taps: usize,
     taps_each: usize,
@@ -107,6 +146,7 @@ impl<'a> Block<'a> {
         correlation: Correlation,
         group: usize,
         pixels: Range<usize>,
+        target: SharedMut<'a>,
     ) -> Self {
         let correlations = &call.pass.correlations;
         let order = Order {
@@ -133,11 +173,13 @@ impl<'a> Block<'a> {
             pixels.len()
         };
         let tiles = Tiles::new(&rows, taps, run, call.micro.rows, call.workspace);
-        let mut block = Self {
+        Self {
             call,
             correlation,
             group,
             rows,
+            target,
+            order,
             targets: call.workspace.take_indices(pixels.len()),
             tiles,
             taps,
@@ -147,12 +189,22 @@ impl<'a> Block<'a> {
                 correlations.depth,
                 call.micro,
             ),
-        };
-        block.fill_targets(&order, pixels.start);
-        block
+        }
     }
 
-    fn fill_targets(&mut self, order: &Order, first: usize) {
+    /// Sums everything up, for the columns of some panels.
+    fn run(&mut self, panels: Range<usize>) {
+        for channels in self.channel_parts() {
+            for taps in self.tap_parts() {
+                self.tiles.select(taps.clone());
+                self.add(channels.clone(), taps, panels.clone());
+            }
+        }
+    }
+
+    /// Where pixels from `first` on lie in all of the target.
+    fn fill_targets(&mut self, first: usize) {
+        let order = self.order;
         let correlations = &self.call.pass.correlations;
         let [height, width] = correlations.target_size;
         let [down, across] = &self.correlation.axes;
@@ -232,7 +284,7 @@ impl<'a> Block<'a> {
         let columns = micro.columns.min(correlations.columns - column);
         let mut out = [std::ptr::null_mut(); micro::MAX_ROWS];
         for (out, target) in out.iter_mut().zip(&self.targets[tile.clone()]) {
-            *out = self.call.target.at(target + column, columns);
+            *out = self.target.at(target.wrapping_add(column), columns);
         }
         let (mut rows, mut rows_stride) =
             (self.rows.at(step.taps.start, tile.start), self.rows.pixels);

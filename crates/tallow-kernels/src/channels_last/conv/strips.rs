@@ -8,10 +8,12 @@ use std::ops::Range;
 use super::Finish;
 use super::correlation::{Axis, Correlations};
 use super::plan::Plan;
+use crate::channels_last::int8::{Sink, Sums};
 use crate::channels_last::micro::{self, Micro};
 use crate::channels_last::strip::Strip;
 use crate::parallel;
 use crate::shared::SharedMut;
+use crate::workspace::Workspace;
 
 /// Multiplications that are worth handing to a thread.
 const WORK: usize = 1024 * 1024;
@@ -34,26 +36,52 @@ pub(super) struct Strips<'a> {
 
 /// Computes all of the target.
 pub(super) fn run(strips: &Strips<'_>, target: &mut [f32]) {
-    let correlations = &strips.correlations;
-    let [height, width] = correlations.target_size;
-    let down = correlations.get(0).axes[0];
-    let work = width * correlations.columns * correlations.depth * down.taps;
-    let rows = correlations.images * height;
-    let each = WORK.div_ceil(work.max(1)).min(rows.div_ceil(TASKS)).max(1);
     let target = SharedMut::new(target);
-    parallel::for_each(rows.div_ceil(each), 1, (), |block, ()| {
-        let rows = Plan::part(block, each, rows);
-        for panel in 0..correlations.columns.div_ceil(strips.micro.columns) {
-            for row in rows.clone() {
-                strips.row(&down, row, panel, target);
-            }
-        }
+    strips.tasks(|rows| strips.rows(rows, 0, target));
+}
+
+/// As [`run`], of whole numbers, which go to `sink`.
+pub(super) fn run_to(strips: &Strips<'_>, sink: &Sink<'_>, workspace: &Workspace) {
+    let [_, width] = strips.correlations.target_size;
+    let columns = strips.correlations.columns;
+    strips.tasks(|rows| {
+        let mut sums = workspace.take(rows.len() * width * columns);
+        strips.rows(rows.clone(), rows.start, SharedMut::new(&mut sums));
+        sink.store(Sums {
+            pixels: [rows.start * width, rows.len() * width],
+            channels: [0, columns],
+            values: &sums,
+            stride: columns,
+        });
     });
 }
 
 impl Strips<'_> {
-    /// A panel's columns of a row of the output.
-    fn row(&self, down: &Axis, row: usize, panel: usize, target: SharedMut) {
+    /// Calls `f` with the rows of each task.
+    fn tasks(&self, f: impl Fn(Range<usize>) + Sync) {
+        let correlations = &self.correlations;
+        let [height, width] = correlations.target_size;
+        let taps = correlations.get(0).axes[0].taps;
+        let work = width * correlations.columns * correlations.depth * taps;
+        let rows = correlations.images * height;
+        let each = WORK.div_ceil(work.max(1)).min(rows.div_ceil(TASKS)).max(1);
+        parallel::for_each(rows.div_ceil(each), 1, (), |block, ()| {
+            f(Plan::part(block, each, rows));
+        });
+    }
+
+    /// Rows of the output to a target that begins with row `first`.
+    fn rows(&self, rows: Range<usize>, first: usize, target: SharedMut) {
+        let down = self.correlations.get(0).axes[0];
+        for panel in 0..self.correlations.columns.div_ceil(self.micro.columns) {
+            for row in rows.clone() {
+                self.row(&down, row, panel, row - first, target);
+            }
+        }
+    }
+
+    /// A panel's columns of a row of the output, to row `to` of the target.
+    fn row(&self, down: &Axis, row: usize, panel: usize, to: usize, target: SharedMut) {
         let correlations = &self.correlations;
         let [height, width] = correlations.target_size;
         let (image, y) = (row / height, row % height);
@@ -63,7 +91,7 @@ impl Strips<'_> {
         let panel_start = panel * down.taps * terms;
         let column = panel * self.micro.columns;
         let columns = self.micro.columns.min(correlations.columns - column);
-        let place = row * width * correlations.columns + column;
+        let place = to * width * correlations.columns + column;
         let stride = correlations.get(0).axes[1].stride * self.pixel;
         let source = (image * down.source + first) * self.row;
         let step = down.step * self.row;

@@ -2,7 +2,7 @@
 
 use super::words::{Quantization, halves, halves_mut, nearest, words};
 use crate::error::{Result, check_len};
-use crate::parallel;
+use crate::shared::SharedMut;
 use crate::simd::dispatch;
 
 /// What [`forward`](super::forward) does to its sums: `clamp(scale * sum + bias + residual)`.
@@ -76,62 +76,74 @@ impl<'a> Finish<'a> {
         }
     }
 
-    /// Finishes sums `[pixels, columns]` that are too large by `1 / factor`.
-    pub(super) fn run(&self, sums: &[f32], columns: usize, factor: f32, y: Target<'_>) {
+    /// Where tasks bring sums that are too large by `1 / factor`.
+    pub(super) fn sink<'s>(&'s self, columns: usize, factor: f32, y: Target<'s>) -> Sink<'s> {
         let (values, to) = match y {
             Target::Floats(values) => (values, None),
             Target::Words(values, quantization) => (values, Some(quantization)),
         };
-        let pixels = sums.len() / columns.max(1);
-        let width = if to.is_some() {
-            words(columns)
-        } else {
-            columns
-        };
-        let operands = parallel::rows(values, width);
-        parallel::for_each(
-            pixels,
-            parallel::grain(columns),
-            operands,
-            |first, target| {
-                let pass = Pass {
-                    finish: self,
-                    columns,
-                    factor,
-                    to,
-                };
-                finish_rows(pass, first, sums, target.data);
-            },
-        );
+        Sink {
+            finish: self,
+            columns,
+            factor,
+            to,
+            target: SharedMut::new(values),
+        }
     }
 }
 
-/// What the loop over pixels needs.
-#[derive(Clone, Copy)]
-struct Pass<'a> {
+/// Takes a task's sums while they are in its core's cache.
+pub(crate) struct Sink<'a> {
     finish: &'a Finish<'a>,
     columns: usize,
     factor: f32,
     to: Option<Quantization>,
+    target: SharedMut<'a>,
+}
+
+/// Sums of some channels of pixels that follow each other.
+#[derive(Clone, Copy)]
+pub(crate) struct Sums<'a> {
+    /// The first pixel of the output, and how many.
+    pub(crate) pixels: [usize; 2],
+    /// The first channel, an even one, and how many.
+    pub(crate) channels: [usize; 2],
+    /// `[pixels][stride]`.
+    pub(crate) values: &'a [f32],
+    /// Floats from one pixel to the next.
+    pub(crate) stride: usize,
+}
+
+impl Sink<'_> {
+    /// Finishes sums that no other task brings.
+    pub(crate) fn store(&self, sums: Sums<'_>) {
+        finish_rows(self, sums);
+    }
 }
 
 dispatch! {
-    /// Pixels from `first` on.
-    fn finish_rows<I>(pass: Pass<'_>, first: usize, sums: &[f32], target: &mut [f32]) -> () {
-        let width = if pass.to.is_some() { words(pass.columns) } else { pass.columns };
-        for (pixel, target) in (first..).zip(target.chunks_exact_mut(width)) {
-            let sums = &sums[pixel * pass.columns..][..pass.columns];
-            for start in (0..pass.columns).step_by(CHUNK) {
-                let len = CHUNK.min(pass.columns - start);
+    fn finish_rows<I>(sink: &Sink<'_>, sums: Sums<'_>) -> () {
+        let [first, pixels] = sums.pixels;
+        let [start, channels] = sums.channels;
+        let end = start + channels;
+        let width = if sink.to.is_some() { words(sink.columns) } else { sink.columns };
+        let place = if sink.to.is_some() { [start / 2, words(end)] } else { [start, end] };
+        for index in 0..pixels {
+            let pixel = first + index;
+            // SAFETY: the caller brings the sums of this pixel's channels alone.
+            let target = unsafe { sink.target.slice(pixel * width + place[0], place[1] - place[0]) };
+            let row = &sums.values[index * sums.stride..][..channels];
+            for from in (0..channels).step_by(CHUNK) {
+                let len = CHUNK.min(channels - from);
                 let mut values = [0.0; CHUNK];
-                pass.values(pixel, start, &sums[start..][..len], &mut values);
-                pass.store(start, &values[..len], target);
+                sink.values(pixel, start + from, &row[from..][..len], &mut values);
+                sink.store_values(from, &values[..len], channels, target);
             }
         }
     }
 }
 
-impl Pass<'_> {
+impl Sink<'_> {
     /// `clamp(scale * sum + bias + residual)` for some channels of a pixel.
     #[inline(always)]
     fn values(&self, pixel: usize, start: usize, sums: &[f32], values: &mut [f32; CHUNK]) {
@@ -167,9 +179,9 @@ impl Pass<'_> {
         }
     }
 
-    /// Writes some channels of a pixel.
+    /// Writes some channels, from the target's number `start` on, of which it has `channels`.
     #[inline(always)]
-    fn store(&self, start: usize, values: &[f32], target: &mut [f32]) {
+    fn store_values(&self, start: usize, values: &[f32], channels: usize, target: &mut [f32]) {
         let Some(quantization) = self.to else {
             target[start..][..values.len()].copy_from_slice(values);
             return;
@@ -179,8 +191,8 @@ impl Pass<'_> {
         for (to, &value) in target[start..].iter_mut().zip(values) {
             *to = nearest(value, quantization.scale, range);
         }
-        if start + values.len() == self.columns && self.columns % 2 == 1 {
-            target[self.columns] = 0;
+        if start + values.len() == channels && channels % 2 == 1 {
+            target[channels] = 0;
         }
     }
 }

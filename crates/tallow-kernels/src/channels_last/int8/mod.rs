@@ -31,6 +31,7 @@ mod finish;
 mod words;
 
 pub use finish::{Finish, Residual, Target};
+pub(crate) use finish::{Sink, Sums};
 pub use words::{Quantization, dequantize, quantize, words};
 
 use super::{conv, winograd};
@@ -43,7 +44,7 @@ use crate::workspace::{Scratch, Workspace};
 pub enum Algorithm {
     /// As it is defined.
     Direct,
-    /// [`winograd`](super::winograd)'s F(2x2, 3x3) in whole numbers, for convolutions that [suit](winograd_suits) it: 16
+    /// [`winograd`]'s F(2x2, 3x3) in whole numbers, for convolutions that [suit](winograd_suits) it: 16
     /// multiplications for 4 outputs instead of 36.
     Winograd,
 }
@@ -140,19 +141,31 @@ pub fn forward(
     let [height, width] = geometry.out_size();
     let (pixels, columns) = (geometry.batch * height * width, geometry.out_channels);
     finish.check(KERNEL, pixels, columns, &y)?;
-    let mut sums = workspace.take(pixels * columns);
+    if pixels == 0 {
+        return Ok(());
+    }
+    let shared_words = geometry.groups > 1 && !(columns / geometry.groups).is_multiple_of(2);
+    let y = match y {
+        Target::Words(words, quantization) if shared_words => {
+            // A word would hold channels of two groups, which different tasks sum up.
+            let mut floats = workspace.take(pixels * columns);
+            let target = Target::Floats(&mut floats);
+            forward(geometry, algorithm, x, packed, finish, target, workspace)?;
+            return quantize(quantization, columns, &floats, words);
+        }
+        y => y,
+    };
     let geometry = of_words(geometry);
-    let factor = match algorithm {
+    match algorithm {
         Algorithm::Direct => {
-            conv::integers::forward(&geometry, x, packed, &mut sums, workspace);
-            1.0
+            let sink = finish.sink(columns, 1.0, y);
+            conv::integers::forward(&geometry, x, packed, &sink, workspace);
         }
         Algorithm::Winograd => {
-            winograd::integers::forward(&geometry, x, packed, &mut sums, workspace);
-            winograd::integers::FACTOR
+            let sink = finish.sink(columns, winograd::integers::FACTOR, y);
+            winograd::integers::forward(&geometry, x, packed, &sink, workspace);
         }
-    };
-    finish.run(&sums, columns, factor, y);
+    }
     Ok(())
 }
 

@@ -8,8 +8,9 @@ use super::Finish;
 use super::pack::{Filters, LINE, Packing};
 use super::products::Product;
 use super::tiles::{MAX_LANES, ToOutputs, ToPoints};
-use super::tiling::Tiling;
+use super::tiling::{Inside, Tiling};
 use super::transform::Sizes;
+use crate::channels_last::int8::{Sink, Sums};
 use crate::parallel;
 use crate::shared::SharedMut;
 use crate::workspace::Workspace;
@@ -61,6 +62,15 @@ pub(super) struct Points<'a> {
     pub(super) values: SharedMut<'a>,
 }
 
+/// Where tasks bring the outputs of tiles.
+#[derive(Clone, Copy)]
+pub(super) enum Output<'a> {
+    /// Each writes to its own part of `[N, H', W', O]`.
+    Shared(SharedMut<'a>),
+    /// Whole numbers are finished before they are stored.
+    Sink(&'a Sink<'a>),
+}
+
 /// How the work is cut.
 struct Plan {
     /// Whether tasks keep points to themselves.
@@ -75,12 +85,15 @@ struct Plan {
 
 impl Correlation<'_> {
     pub(super) fn run(&self, out: &mut [f32], workspace: &Workspace) {
-        if out.is_empty() {
-            return;
+        if !out.is_empty() {
+            self.run_to(Output::Shared(SharedMut::new(out)), workspace);
         }
+    }
+
+    /// As [`Correlation::run`], to wherever tasks bring their outputs.
+    pub(super) fn run_to(&self, out: Output<'_>, workspace: &Workspace) {
         let mut zeros = workspace.take(self.packing.depth);
         zeros.fill(0.0);
-        let out = SharedMut::new(out);
         let packed = match self.filters {
             Filters::Packed(packed) => packed,
             Filters::Raw(w) => return self.run_unpacked(w, &zeros, out, workspace),
@@ -138,7 +151,7 @@ impl Correlation<'_> {
         plan: &Plan,
         packed: &[f32],
         zeros: &[f32],
-        out: SharedMut,
+        out: Output<'_>,
         workspace: &Workspace,
     ) {
         let tiles = self.inputs.count();
@@ -163,7 +176,7 @@ impl Correlation<'_> {
         plan: &Plan,
         packed: &[f32],
         zeros: &[f32],
-        out: SharedMut,
+        out: Output<'_>,
         workspace: &Workspace,
     ) {
         let tiles = self.inputs.count();
@@ -248,7 +261,7 @@ impl Correlation<'_> {
         points: Points,
         block: std::ops::Range<usize>,
         group: usize,
-        out: SharedMut,
+        out: Output<'_>,
         workspace: &Workspace,
     ) {
         let packing = &self.packing;
@@ -299,9 +312,59 @@ impl Correlation<'_> {
         tile: usize,
         (products, plane): (&[f32], usize),
         channels: std::ops::Range<usize>,
-        out: SharedMut,
+        out: Output<'_>,
     ) {
         let tile = self.outputs.inside(tile, self.sizes().outputs);
+        match out {
+            Output::Shared(out) => self.store_shared(&tile, (products, plane), channels, out),
+            Output::Sink(sink) => self.store_sums(&tile, (products, plane), channels, sink),
+        }
+    }
+
+    /// Sums of whole numbers: nothing is added to them, nor are they clamped, before they are finished.
+    fn store_sums(
+        &self,
+        tile: &Inside,
+        (products, plane): (&[f32], usize),
+        channels: std::ops::Range<usize>,
+        sink: &Sink<'_>,
+    ) {
+        const OUTPUTS: usize = 2;
+        let mut sums = [0.0; OUTPUTS * OUTPUTS * GROUP];
+        let count = channels.len();
+        let args = ToOutputs {
+            points: products.as_ptr(),
+            plane,
+            channels: count,
+            out: sums[..OUTPUTS * OUTPUTS * count].as_mut_ptr(),
+            residual: std::ptr::null(),
+            bias: std::ptr::null(),
+            clamp: [f32::NEG_INFINITY, f32::INFINITY],
+            strides: [OUTPUTS * count, count],
+            first: tile.first,
+            end: tile.end,
+        };
+        // SAFETY: the algorithm is of a level of this CPU and has tiles of two by two; products hold whole registers, and
+        // there is room for the channels of all outputs.
+        unsafe { (self.packing.algorithm.output)(&args) };
+        let [rows, columns] = [0, 1].map(|axis| tile.end[axis] - tile.first[axis]);
+        for row in 0..rows {
+            sink.store(Sums {
+                pixels: [tile.pixel + row * self.outputs.width(), columns],
+                channels: [channels.start, count],
+                values: &sums[row * OUTPUTS * count..],
+                stride: count,
+            });
+        }
+    }
+
+    fn store_shared(
+        &self,
+        tile: &Inside,
+        (products, plane): (&[f32], usize),
+        channels: std::ops::Range<usize>,
+        out: SharedMut,
+    ) {
         let [rows, columns] = [0, 1].map(|axis| tile.end[axis] - tile.first[axis]);
         let width = self.outputs.width();
         let pixel = self.packing.channels;

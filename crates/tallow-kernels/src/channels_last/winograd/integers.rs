@@ -3,9 +3,10 @@
 //! Lengths and geometry were checked by the caller; geometries count words, not channels.
 
 use super::Finish;
-use super::correlate::Correlation;
+use super::correlate::{Correlation, Output};
 use super::forward_tilings;
 use super::pack::{Filters, Packing};
+use crate::channels_last::int8::Sink;
 use crate::conv::Conv2dGeometry;
 use crate::workspace::Workspace;
 
@@ -21,12 +22,12 @@ pub(crate) fn pack(geometry: &Conv2dGeometry, w: &[f32], packed: &mut [f32]) {
     Packing::integers(geometry).pack(w, packed);
 }
 
-/// The sums `[N, H', W', O]`, divided by [`FACTOR`].
+/// Brings the sums, divided by [`FACTOR`], to `sink`.
 pub(crate) fn forward(
     geometry: &Conv2dGeometry,
     x: &[f32],
     packed: &[f32],
-    sums: &mut [f32],
+    sink: &Sink<'_>,
     workspace: &Workspace,
 ) {
     let packing = Packing::integers(geometry);
@@ -39,5 +40,5 @@ pub(crate) fn forward(
         filters: Filters::Packed(packed),
         finish: Finish::default(),
     };
-    correlation.run(sums, workspace);
+    correlation.run_to(Output::Sink(sink), workspace);
 }

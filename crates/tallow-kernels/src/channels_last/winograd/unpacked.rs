@@ -1,12 +1,11 @@
 //! Correlations with filters as they are: a task transforms some channels of its panel, multiplies all tiles with them,
 //! and goes on. What is transformed stays in its core's cache; packed, it would go out to memory and come back.
 
-use super::correlate::{Correlation, Points};
+use super::correlate::{Correlation, Output, Points};
 use super::pack::LINE;
 use super::products::Product;
 use super::weights::PACK_ROWS;
 use crate::parallel;
-use crate::shared::SharedMut;
 use crate::workspace::Workspace;
 
 /// Most floats of transformed filters, of a task's products, and of the points of all tiles.
@@ -20,7 +19,7 @@ impl Correlation<'_> {
         &self,
         w: &[f32],
         zeros: &[f32],
-        out: SharedMut,
+        out: Output<'_>,
         workspace: &Workspace,
     ) {
         let (all, planes) = (self.inputs.count(), self.sizes().point_planes());
@@ -44,7 +43,7 @@ impl Correlation<'_> {
         panel: usize,
         points: Points,
         block: std::ops::Range<usize>,
-        out: SharedMut,
+        out: Output<'_>,
         workspace: &Workspace,
     ) {
         let (packing, sizes) = (&self.packing, self.sizes());

@@ -32,7 +32,7 @@ fn gradients(
     ])
 }
 
-fn channels(xs: &Tensor) -> ChannelShape {
+pub(super) fn channels(xs: &Tensor) -> ChannelShape {
     let dims = xs.dims();
     ChannelShape::new(dims[0], dims[1], dims[2..].iter().product())
 }

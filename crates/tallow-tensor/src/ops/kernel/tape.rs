@@ -4,6 +4,8 @@ use candle_core::{
     CpuStorage, CustomOp1, CustomOp2, CustomOp3, Error, Layout, Result, Shape, Storage, Tensor,
 };
 
+use crate::trace::{self, Held};
+
 /// What a kernel returns.
 pub(crate) type Outcome<T> = tallow_kernels::Result<T>;
 /// A gradient for each input, where one is needed.
@@ -23,6 +25,8 @@ pub(crate) struct Kernel<const N: usize, F, B> {
     out: Shape,
     forward: F,
     backward: B,
+    /// What a profiler calls it.
+    held: Option<Held>,
 }
 
 impl<const N: usize, F, B> Kernel<N, F, B>
@@ -37,6 +41,7 @@ where
             out: Shape::from(out),
             forward,
             backward,
+            held: Held::new(),
         }
     }
 
@@ -56,6 +61,8 @@ where
         out: &Tensor,
         grad: &Tensor,
     ) -> Result<[Option<Tensor>; N]> {
+        let needed = inputs.map(Tensor::track_op);
+        let _span = trace::backward(self.name, self.held.as_ref(), &needed);
         let grad = grad.contiguous()?;
         let guards = inputs.map(Tensor::storage_and_layout);
         let (out_guard, out_layout) = out.storage_and_layout();
@@ -68,7 +75,7 @@ where
             inputs: slices,
             out: stored_elements(self.name, &out_guard, out_layout)?,
             grad: stored_elements(self.name, &grad_guard, grad_layout)?,
-            needed: inputs.map(Tensor::track_op),
+            needed,
         });
         let mut tensors = [const { None }; N];
         let gradients = gradients.map_err(Error::wrap)?;
@@ -123,7 +130,11 @@ impl<const N: usize> Backward<'_, N> {
     }
 }
 
-fn elements<'a>(name: &str, storage: &'a CpuStorage, layout: &Layout) -> Result<&'a [f32]> {
+pub(super) fn elements<'a>(
+    name: &str,
+    storage: &'a CpuStorage,
+    layout: &Layout,
+) -> Result<&'a [f32]> {
     match (storage, layout.contiguous_offsets()) {
         (CpuStorage::F32(values), Some((start, end))) => Ok(&values[start..end]),
         _ => candle_core::bail!("{name}: the kernel was given something else than contiguous f32"),

@@ -4,6 +4,7 @@
 //! before that a row of pickles with the elements behind them. Files are not trusted: `pickle` runs no code, and elements are
 //! read when they are asked for, after all that is said about them was checked against the length of the file.
 
+mod object;
 mod pickle;
 
 use std::collections::HashMap;
@@ -17,7 +18,8 @@ use indexmap::IndexMap;
 use zip::ZipArchive;
 
 use crate::{Error, Result};
-use pickle::{Form, Object, Outcome, Pickle, Storage, View, describe};
+use object::{Form, Object, Outcome, Storage, View, describe};
+use pickle::Pickle;
 
 /// How a file of the old container begins: a pickle of the number `0x1950a86a20f9469cfc6c`.
 const LEGACY_MAGIC: [u8; 14] = *b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19";

@@ -1,7 +1,7 @@
-//! Chapter 5: the training loop. Written out by hand, then the same through `Trainer` with a hook of one's own: both
+//! Chapter 5: what a training loop consists of. Written out by hand, then the same through `Trainer` with a hook of one's own: both
 //! end with the same bits in every parameter.
 //!
-//!     cargo run --release --example ch05_training_loop
+//!     cargo run --release --example ch05_loop_by_hand
 //!
 //! LeNet-5 names about four of five test images rightly after three epochs over 4,000 images.
 
@@ -20,6 +20,7 @@ const EPOCHS: u64 = 3;
 const LEARNING_RATE: f64 = 4e-3;
 
 fn main() -> Result<()> {
+    let _profile = tallow::profile::from_env()?;
     let (train, test) = datasets::fashion_mnist_subset()?;
     let train = train.take(4000);
     let normalize = Some(train.channel_stats()?);

@@ -1,9 +1,9 @@
 //! How many images a second a loader makes ready: one JSON line a case, the counterpart of `benches/torch_loader.py`.
 //!
-//!     cargo bench -p tallow-data --bench loader                        # images in memory, 0, 1 and 2 workers
-//!     cargo bench -p tallow-data --bench loader -- memory 2
-//!     cargo bench -p tallow-data --bench loader -- fused 2
-//!     cargo bench -p tallow-data --bench loader -- jpeg 2 FOLDER       # `torch_loader.py make FOLDER` writes it
+//!     cargo bench --bench loader                        # images in memory, 0, 1 and 2 workers
+//!     cargo bench --bench loader -- memory 2
+//!     cargo bench --bench loader -- fused 2
+//!     cargo bench --bench loader -- jpeg 2 FOLDER       # `torch_loader.py make FOLDER` writes it
 //!
 //! `memory` reads 50,000 images [3, 32, 32] out of memory through a pipeline: pad 4, random crop, flip, to tensor, normalize,
 //! batches of 128; `fused` does the same by `ImageDataset::loader`. `jpeg` reads an image folder: resize 256, centre crop

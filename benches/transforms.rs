@@ -1,4 +1,4 @@
-//! How many pictures a second are decoded and transformed, on one thread: `cargo bench -p tallow-data --bench transforms`.
+//! How many pictures a second are decoded and transformed, on one thread: `cargo bench --bench transforms`.
 //!
 //! `TALLOW_BENCH_JPEG` names the JPEG file to decode (ImageNet's are about 500x375); without it, decoding is left out.
 
