@@ -180,6 +180,9 @@ fn hostile_graphs_are_refused_by_what_is_wrong() {
     refused("can't be read", &|_| "[".repeat(1 << 20));
     let nested = "{\"version\":1,\"graphs\":".to_string() + &"[".repeat(100_000);
     refused("can't be read", &|_| nested.clone());
+    let gradient = "{\"grad\":{\"of\":".repeat(10_000);
+    let nested = format!("{{\"version\":1,\"graphs\":[{{\"nodes\":[{{\"id\":0,\"op\":{gradient}");
+    refused("can't be read", &|_| nested.clone());
     refused("can't be read", &|json| {
         json.replacen("\"id\":0", "\"id\":-1", 1)
     });
