@@ -138,7 +138,10 @@ impl RandomCrop {
             let source = &image.values()[source * stride..][..stride];
             let from = (left + first as isize).max(0) as usize * channels;
             let length = (end - first) * channels;
-            row[first * channels..][..length].copy_from_slice(&source[from..][..length]);
+            // A window that lies in the padding alone shows no column.
+            if length > 0 {
+                row[first * channels..][..length].copy_from_slice(&source[from..][..length]);
+            }
             for x in (0..first).chain(end..width) {
                 if let Some(place) = self.padding_mode.place(left + x as isize, image.width()) {
                     row[x * channels..][..channels]

@@ -213,3 +213,17 @@ fn small_pictures_are_padded_if_that_is_asked_for() {
     let plain = RandomCrop::new([10, 4]).apply(image.clone(), &mut stream(3));
     assert_eq!(crop.apply(image, &mut stream(3)).unwrap(), plain.unwrap());
 }
+
+#[test]
+fn a_window_that_lies_in_the_padding_alone_holds_padding() {
+    let image = picture([1, 1], 3);
+    for seed in 0..200 {
+        let crop = |mode| {
+            let crop = RandomCrop::new([1, 1]).padding(3, mode);
+            crop.apply(image.clone(), &mut stream(seed)).unwrap()
+        };
+        assert_eq!(crop(PaddingMode::Edge).values(), image.values());
+        let constant = crop(PaddingMode::Constant(9));
+        assert!(constant.values() == [9; 3] || constant.values() == image.values());
+    }
+}
