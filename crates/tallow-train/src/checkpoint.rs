@@ -84,6 +84,7 @@ fn resume_file(state: &mut State, path: &Path) -> Result<()> {
     }
     rng::restore(metadata.rng);
     state.position = metadata.training;
+    state.lr = state.position.last_lr.unwrap_or(state.position.base_lr);
     state.current_epoch = state.position.epoch;
     state.current_batch = state.position.batch;
     state.memory = Memory {

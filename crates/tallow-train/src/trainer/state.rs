@@ -28,6 +28,9 @@ pub(crate) struct Position {
     pub(crate) batches: Option<u64>,
     /// What the schedule scales.
     pub(crate) base_lr: f64,
+    /// The rate of the last step, which the record of an epoch that it ended tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) last_lr: Option<f64>,
     /// None before the first step.
     pub(crate) schedule: Option<LrSchedule>,
     /// What lowers the rate when the evaluation gets no better.
@@ -83,6 +86,7 @@ impl Position {
             step: 0,
             batches: None,
             base_lr,
+            last_lr: None,
             schedule: None,
             plateau: None,
             updates: UpdateSettings::default(),

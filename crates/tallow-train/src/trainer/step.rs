@@ -18,6 +18,7 @@ impl<M: ModuleT> Trainer<M> {
         self.state.lr = self.state.position.scheduled_lr(step);
         self.notify(|hook, context| hook.on_step_begin(context))?;
         self.state.optimizer.set_lr(self.state.lr);
+        self.state.position.last_lr = Some(self.state.lr);
 
         let count = self.state.position.updates.accumulate;
         let (seen, mut gradients) = self.group(first, rest, count, step)?;

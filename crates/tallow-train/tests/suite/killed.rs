@@ -202,10 +202,26 @@ fn a_training_killed_at_any_moment_ends_with_the_bits_of_an_uninterrupted_one() 
             training.process.wait().unwrap();
         }
         Training::start(folder.path(), None).finish();
-        assert!(
-            end_of(folder.path()) == whole,
-            "{left} kills were left of {kills}"
-        );
+        let end = end_of(folder.path());
+        for (found, expected) in end.lines().zip(whole.lines()) {
+            let place = found
+                .bytes()
+                .zip(expected.bytes())
+                .position(|(a, b)| a != b);
+            let part = |text: &str, at: usize| {
+                let from = at.saturating_sub(200);
+                text[from..text.len().min(at + 100)].to_string()
+            };
+            if let Some(place) = place.filter(|_| found != expected) {
+                panic!(
+                    "{left} kills were left of {kills}: byte {place} of {}: {} for {}",
+                    found.len(),
+                    part(found, place),
+                    part(expected, place)
+                );
+            }
+        }
+        assert!(end == whole, "{left} kills were left of {kills}");
         check_logs(&folder.path().join("run"));
         check_litter(&folder.path().join("run"));
     }

@@ -298,8 +298,30 @@ impl<R: BufRead> Machine<R> {
                 }
             }
             ("collections.OrderedDict", []) => Ok(self.add(Object::Dict(Vec::new()))),
+            // As Python 2 wrote it: from a list of pairs.
+            ("collections.OrderedDict", &[pairs]) => {
+                let entries = self.pairs(pairs)?;
+                Ok(self.add(Object::Dict(entries)))
+            }
             _ => Ok(self.add(Object::Closed(name))),
         }
+    }
+
+    /// The entries of a list of pairs. The list is used up: read again and again, it could be made to cost much.
+    fn pairs(&mut self, list: Id) -> Outcome<Vec<(Id, Id)>> {
+        let bad = || "it has a dictionary that isn't made of pairs".to_string();
+        let Object::List(items) = &mut self.objects[list] else {
+            return Err(bad());
+        };
+        let items = std::mem::take(items);
+        let pair = |item: Id| match &self.objects[item] {
+            Object::List(pair) | Object::Tuple(pair) => match *pair.as_slice() {
+                [key, value] => Ok((key, value)),
+                _ => Err(bad()),
+            },
+            _ => Err(bad()),
+        };
+        items.into_iter().map(pair).collect()
     }
 
     /// What stands outside of the pickle: `("storage", class, key, location, elements)`, in old files also with the
