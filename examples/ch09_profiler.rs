@@ -3,7 +3,7 @@
 //!
 //!     cargo run --release --example ch09_profiler
 //!
-//! Takes half a minute on two cores. Reports are left in `runs/ch09_profiler/before` and `after`: open `report.html` in a browser,
+//! Takes seconds. Reports are left in `runs/ch09_profiler/before` and `after`: open `report.html` in a browser,
 //! and `trace.json` in https://ui.perfetto.dev.
 
 use std::path::Path;

@@ -4,7 +4,7 @@
 //!
 //! Trains LeNet-5 for one pass over 2,000 of the images that are part of Tallow, proves that its inference is inference, freezes it,
 //! loads the program without the model, writes and reads ONNX, delivers all of it in one folder, and shows that a delivery
-//! with one changed byte is refused. About 10 s on two cores of a Zen 3.
+//! with one changed byte is refused. About a second on two cores of a Zen 3.
 
 use anyhow::{Context, Result, ensure};
 use candle_core::{DType, Device, Tensor};
