@@ -39,8 +39,12 @@ pub(crate) fn load(settings: &Settings) -> Result<Data> {
 
 /// What a folder holds, by the names in it. MNIST's files are named as Fashion-MNIST's; the folder's own name decides.
 fn recognise(folder: &Path) -> Result<&'static str> {
-    let listing =
-        std::fs::read_dir(folder).with_context(|| format!("--data {}", folder.display()))?;
+    let listing = std::fs::read_dir(folder).with_context(|| {
+        format!(
+            "--data {} can't be read; give the folder of a data set that is there",
+            folder.display()
+        )
+    })?;
     let names = listing.map(|entry| Ok(entry?.file_name().to_string_lossy().to_lowercase()));
     let names = names.collect::<Result<Vec<_>>>()?;
     let any = |beginnings: &[&str]| {
