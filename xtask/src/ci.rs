@@ -57,32 +57,20 @@ const STEPS: &[Step] = &[
 
 /// Slow checks: optional features, optimised builds, benches that at least run; examples follow them.
 const FULL_STEPS: &[Step] = &[
+    // Together and of the whole workspace, so that nothing below them is built once more.
     step(
-        "feature: download",
-        &["check", "-p", "tallow", "--features", "download"],
-    ),
-    step(
-        "feature: parquet",
+        "features download, parquet, turbojpeg",
         &[
             "test",
-            "-p",
-            "tallow-data",
+            "--workspace",
             "--features",
-            "parquet",
+            "tallow/download,tallow/parquet,tallow/turbojpeg",
             "--test",
             "sources",
-        ],
-    ),
-    step(
-        "feature: turbojpeg",
-        &[
-            "test",
-            "-p",
-            "tallow-data",
-            "--features",
-            "turbojpeg",
             "--test",
             "decode",
+            "--test",
+            "transforms",
         ],
     ),
     Step {

@@ -38,9 +38,22 @@ pub(crate) trait Isa {
     /// Lane by lane.
     fn sub(a: Self::Floats, b: Self::Floats) -> Self::Floats;
     /// Lane by lane.
+    fn add(a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// Lane by lane.
     fn mul(a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// Lane by lane.
+    fn div(a: Self::Floats, b: Self::Floats) -> Self::Floats;
     /// `a > b ? a : b`, lane by lane: a NaN in `a` yields `b`.
     fn max(a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// `a < b ? a : b`, lane by lane: a NaN in `a` yields `b`.
+    fn min(a: Self::Floats, b: Self::Floats) -> Self::Floats;
+
+    /// The floats nearest to whole numbers of 32 bits, whose bits `x` holds.
+    fn from_sums(x: Self::Floats) -> Self::Floats;
+    /// Whole numbers of 16 bits as floats.
+    fn from_halves(x: &[i16; LANES]) -> Self::Floats;
+    /// The nearest whole numbers, of two the even one, of floats that lie within 16 bits.
+    fn to_halves(x: Self::Floats) -> [i16; LANES];
 
     /// `to[column][row] = from[row][column]` for 8 rows and columns.
     ///
@@ -113,13 +126,43 @@ impl Isa for Portable {
     }
 
     #[inline(always)]
+    fn add(a: [f32; LANES], b: [f32; LANES]) -> [f32; LANES] {
+        zip(a, b, |a, b| a + b)
+    }
+
+    #[inline(always)]
     fn mul(a: [f32; LANES], b: [f32; LANES]) -> [f32; LANES] {
         zip(a, b, |a, b| a * b)
     }
 
     #[inline(always)]
+    fn div(a: [f32; LANES], b: [f32; LANES]) -> [f32; LANES] {
+        zip(a, b, |a, b| a / b)
+    }
+
+    #[inline(always)]
     fn max(a: [f32; LANES], b: [f32; LANES]) -> [f32; LANES] {
         zip(a, b, |a, b| if a > b { a } else { b })
+    }
+
+    #[inline(always)]
+    fn min(a: [f32; LANES], b: [f32; LANES]) -> [f32; LANES] {
+        zip(a, b, |a, b| if a < b { a } else { b })
+    }
+
+    #[inline(always)]
+    fn from_sums(x: [f32; LANES]) -> [f32; LANES] {
+        x.map(|x| x.to_bits().cast_signed() as f32)
+    }
+
+    #[inline(always)]
+    fn from_halves(x: &[i16; LANES]) -> [f32; LANES] {
+        x.map(f32::from)
+    }
+
+    #[inline(always)]
+    fn to_halves(x: [f32; LANES]) -> [i16; LANES] {
+        x.map(|x| x.round_ties_even() as i16)
     }
 
     #[inline(always)]

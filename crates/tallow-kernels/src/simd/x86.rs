@@ -76,6 +76,60 @@ impl Isa for Avx2 {
     }
 
     #[inline(always)]
+    fn add(a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+        // SAFETY: see above.
+        unsafe { [_mm256_add_ps(a[0], b[0]), _mm256_add_ps(a[1], b[1])] }
+    }
+
+    #[inline(always)]
+    fn div(a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+        // SAFETY: see above.
+        unsafe { [_mm256_div_ps(a[0], b[0]), _mm256_div_ps(a[1], b[1])] }
+    }
+
+    #[inline(always)]
+    fn min(a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+        // SAFETY: see above.
+        unsafe { [_mm256_min_ps(a[0], b[0]), _mm256_min_ps(a[1], b[1])] }
+    }
+
+    #[inline(always)]
+    fn from_sums(x: [__m256; 2]) -> [__m256; 2] {
+        // SAFETY: see above.
+        unsafe {
+            [
+                _mm256_cvtepi32_ps(_mm256_castps_si256(x[0])),
+                _mm256_cvtepi32_ps(_mm256_castps_si256(x[1])),
+            ]
+        }
+    }
+
+    #[inline(always)]
+    fn from_halves(x: &[i16; LANES]) -> [__m256; 2] {
+        // SAFETY: see above; each load reads half of the array.
+        unsafe {
+            let x = x.as_ptr().cast::<__m128i>();
+            let (low, high) = (_mm_loadu_si128(x), _mm_loadu_si128(x.add(1)));
+            [
+                _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(low)),
+                _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(high)),
+            ]
+        }
+    }
+
+    #[inline(always)]
+    fn to_halves(x: [__m256; 2]) -> [i16; LANES] {
+        let mut y = [0; LANES];
+        // SAFETY: see above. Packing leaves the halves of both registers side by side.
+        unsafe {
+            let packed = _mm256_packs_epi32(_mm256_cvtps_epi32(x[0]), _mm256_cvtps_epi32(x[1]));
+            let ordered = _mm256_permute4x64_epi64::<0b11_01_10_00>(packed);
+            _mm256_storeu_si256(y.as_mut_ptr().cast(), ordered);
+        }
+        y
+    }
+
+    #[inline(always)]
     fn mul(a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
         // SAFETY: see above.
         unsafe { [_mm256_mul_ps(a[0], b[0]), _mm256_mul_ps(a[1], b[1])] }
@@ -226,6 +280,50 @@ impl Isa for Avx512 {
     fn sub(a: __m512, b: __m512) -> __m512 {
         // SAFETY: see above.
         unsafe { _mm512_sub_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn add(a: __m512, b: __m512) -> __m512 {
+        // SAFETY: see above.
+        unsafe { _mm512_add_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn div(a: __m512, b: __m512) -> __m512 {
+        // SAFETY: see above.
+        unsafe { _mm512_div_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn min(a: __m512, b: __m512) -> __m512 {
+        // SAFETY: see above.
+        unsafe { _mm512_min_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn from_sums(x: __m512) -> __m512 {
+        // SAFETY: see above.
+        unsafe { _mm512_cvtepi32_ps(_mm512_castps_si512(x)) }
+    }
+
+    #[inline(always)]
+    fn from_halves(x: &[i16; LANES]) -> __m512 {
+        // SAFETY: see above.
+        unsafe {
+            let x = _mm256_loadu_si256(x.as_ptr().cast());
+            _mm512_cvtepi32_ps(_mm512_cvtepi16_epi32(x))
+        }
+    }
+
+    #[inline(always)]
+    fn to_halves(x: __m512) -> [i16; LANES] {
+        let mut y = [0; LANES];
+        // SAFETY: see above.
+        unsafe {
+            let numbers = _mm512_cvtsepi32_epi16(_mm512_cvtps_epi32(x));
+            _mm256_storeu_si256(y.as_mut_ptr().cast(), numbers);
+        }
+        y
     }
 
     #[inline(always)]

@@ -1,9 +1,11 @@
 //! From exact sums to floats or to the next convolution's words, in one pass.
 
-use super::words::{Quantization, halves, halves_mut, nearest, words};
+use std::ops::Range;
+
+use super::words::{Quantization, halves, halves_mut, load, load_halves, store, words};
 use crate::error::{Result, check_len};
 use crate::shared::SharedMut;
-use crate::simd::dispatch;
+use crate::simd::{Isa, LANES, dispatch};
 
 /// What [`forward`](super::forward) does to its sums: `clamp(scale * sum + bias + residual)`.
 #[derive(Debug, Clone, Copy)]
@@ -35,9 +37,6 @@ pub enum Target<'a> {
     /// `[N, H', W', words(O)]`, quantized for the next convolution.
     Words(&'a mut [f32], Quantization),
 }
-
-/// Channels that are finished at a time, in registers and the first cache.
-const CHUNK: usize = 64;
 
 impl<'a> Finish<'a> {
     /// Scales alone.
@@ -133,66 +132,58 @@ dispatch! {
             // SAFETY: the caller brings the sums of this pixel's channels alone.
             let target = unsafe { sink.target.slice(pixel * width + place[0], place[1] - place[0]) };
             let row = &sums.values[index * sums.stride..][..channels];
-            for from in (0..channels).step_by(CHUNK) {
-                let len = CHUNK.min(channels - from);
-                let mut values = [0.0; CHUNK];
-                sink.values(pixel, start + from, &row[from..][..len], &mut values);
-                sink.store_values(from, &values[..len], channels, target);
+            for from in (0..channels).step_by(LANES) {
+                let sums = &row[from..channels.min(from + LANES)];
+                let values = sink.values::<I>(pixel, start + from, sums);
+                sink.store_values::<I>(values, from..from + sums.len(), target);
+            }
+            if sink.to.is_some() && channels % 2 == 1 {
+                halves_mut(target)[channels] = 0;
             }
         }
     }
 }
 
 impl Sink<'_> {
-    /// `clamp(scale * sum + bias + residual)` for some channels of a pixel.
+    /// `clamp(scale * sum + bias + residual)` for at most [`LANES`] channels of a pixel.
     #[inline(always)]
-    fn values(&self, pixel: usize, start: usize, sums: &[f32], values: &mut [f32; CHUNK]) {
+    fn values<I: Isa>(&self, pixel: usize, start: usize, sums: &[f32]) -> I::Floats {
         let (finish, len) = (self.finish, sums.len());
-        let scales = &finish.scales[start..][..len];
-        for ((value, sum), scale) in values.iter_mut().zip(sums).zip(scales) {
-            *value = sum.to_bits().cast_signed() as f32 * (scale * self.factor);
-        }
+        let scales = I::mul(
+            load::<I>(&finish.scales[start..][..len]),
+            I::splat(self.factor),
+        );
+        let mut values = I::mul(I::from_sums(load::<I>(sums)), scales);
         if let Some(bias) = finish.bias {
-            for (value, bias) in values.iter_mut().zip(&bias[start..][..len]) {
-                *value += bias;
-            }
+            values = I::add(values, load::<I>(&bias[start..][..len]));
         }
         match finish.residual {
             Some(Residual::Floats(residual)) => {
                 let residual = &residual[pixel * self.columns + start..][..len];
-                for (value, residual) in values.iter_mut().zip(residual) {
-                    *value += residual;
-                }
+                values = I::add(values, load::<I>(residual));
             }
             Some(Residual::Words(residual, quantization)) => {
                 let row = &residual[pixel * words(self.columns)..][..words(self.columns)];
-                for (value, &residual) in values.iter_mut().zip(&halves(row)[start..][..len]) {
-                    *value += quantization.scale * f32::from(residual);
-                }
+                let numbers = load_halves::<I>(&halves(row)[start..][..len]);
+                values = I::add(values, I::mul(numbers, I::splat(quantization.scale)));
             }
             None => {}
         }
         if let Some([low, high]) = finish.clamp {
-            for value in values {
-                *value = value.max(low).min(high);
-            }
+            values = I::min(I::max(values, I::splat(low)), I::splat(high));
         }
+        values
     }
 
-    /// Writes some channels, from the target's number `start` on, of which it has `channels`.
+    /// Writes some channels, counted from the first one of the target.
     #[inline(always)]
-    fn store_values(&self, start: usize, values: &[f32], channels: usize, target: &mut [f32]) {
-        let Some(quantization) = self.to else {
-            target[start..][..values.len()].copy_from_slice(values);
-            return;
-        };
-        let range = quantization.range();
-        let target = halves_mut(target);
-        for (to, &value) in target[start..].iter_mut().zip(values) {
-            *to = nearest(value, quantization.scale, range);
-        }
-        if start + values.len() == channels && channels % 2 == 1 {
-            target[channels] = 0;
+    fn store_values<I: Isa>(&self, values: I::Floats, channels: Range<usize>, target: &mut [f32]) {
+        match self.to {
+            None => store(&I::floats(values), &mut target[channels]),
+            Some(quantization) => {
+                let numbers = quantization.numbers::<I>(values);
+                store(&numbers, &mut halves_mut(target)[channels]);
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::error::{Result, check_len};
 use crate::parallel;
-use crate::simd::dispatch;
+use crate::simd::{Isa, LANES, dispatch};
 
 /// Which whole numbers stand for floats: `scale * (q - zero_point)`, `q` from 0 to 255.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -14,11 +14,14 @@ pub struct Quantization {
 }
 
 impl Quantization {
-    /// Least and largest `q - zero_point`.
+    /// `q - zero_point` of floats; that of a NaN is the least.
     #[inline(always)]
-    pub(super) fn range(self) -> [f32; 2] {
+    pub(super) fn numbers<I: Isa>(self, x: I::Floats) -> [i16; LANES] {
         let zero = f32::from(self.zero_point);
-        [-zero, 255.0 - zero]
+        let (low, high) = (I::splat(-zero), I::splat(255.0 - zero));
+        let scaled = I::div(x, I::splat(self.scale));
+        // The bounds are whole numbers, so that it doesn't matter which comes first, they or the rounding.
+        I::to_halves(I::min(I::max(scaled, low), high))
     }
 }
 
@@ -71,11 +74,20 @@ pub fn quantize(
         if channels == 2 * size[1] {
             return quantize_row(quantization, from.data, halves_mut(to.data));
         }
-        let to = to.data.chunks_exact_mut(size[1]);
-        for (from, to) in from.data.chunks_exact(channels).zip(to) {
-            let to = halves_mut(to);
-            quantize_row(quantization, from, &mut to[..channels]);
-            to[channels] = 0;
+        // Many pixels at a time, so that few channels fill registers as well.
+        let pixels = (ODD_CHUNK / channels).max(1);
+        let mut numbers = [0; ODD_CHUNK];
+        let to = to.data.chunks_mut(pixels * size[1]);
+        for (from, to) in from.data.chunks(pixels * channels).zip(to) {
+            if channels > ODD_CHUNK {
+                let to = halves_mut(to);
+                quantize_row(quantization, from, &mut to[..channels]);
+                to[channels] = 0;
+                continue;
+            }
+            let numbers = &mut numbers[..from.len()];
+            quantize_row(quantization, from, numbers);
+            spread(channels, numbers, halves_mut(to));
         }
     });
     Ok(())
@@ -107,19 +119,60 @@ pub fn dequantize(
     Ok(())
 }
 
-/// One number.
+/// Puts a zero behind each pixel's odd number of channels.
+fn spread(channels: usize, numbers: &[i16], to: &mut [i16]) {
+    if channels == 3 {
+        let (numbers, to) = (numbers.as_chunks::<3>().0, to.as_chunks_mut::<4>().0);
+        for (&[red, green, blue], to) in numbers.iter().zip(to) {
+            *to = [red, green, blue, 0];
+        }
+        return;
+    }
+    let to = to.chunks_exact_mut(channels + 1);
+    for (numbers, to) in numbers.chunks_exact(channels).zip(to) {
+        to[..channels].copy_from_slice(numbers);
+        to[channels] = 0;
+    }
+}
+
+/// Numbers that are found at a time where pixels have an odd number of channels.
+const ODD_CHUNK: usize = 1024;
+
+/// At most [`LANES`] floats, then zeros.
 #[inline(always)]
-pub(super) fn nearest(x: f32, scale: f32, [low, high]: [f32; 2]) -> i16 {
-    let number = (x / scale).round_ties_even().max(low).min(high);
-    // SAFETY: between -255 and 255; `max` has replaced a NaN.
-    unsafe { number.to_int_unchecked::<i32>() as i16 }
+pub(super) fn load<I: Isa>(x: &[f32]) -> I::Floats {
+    match x.first_chunk() {
+        Some(all) => I::load(all),
+        None => I::load_rest(x),
+    }
+}
+
+/// At most [`LANES`] numbers, then zeros.
+#[inline(always)]
+pub(super) fn load_halves<I: Isa>(x: &[i16]) -> I::Floats {
+    match x.first_chunk() {
+        Some(all) => I::from_halves(all),
+        None => {
+            let mut all = [0; LANES];
+            all[..x.len()].copy_from_slice(x);
+            I::from_halves(&all)
+        }
+    }
+}
+
+/// As many of the values as `to` has room for.
+#[inline(always)]
+pub(super) fn store<T: Copy>(values: &[T; LANES], to: &mut [T]) {
+    match to.first_chunk_mut() {
+        Some(all) => *all = *values,
+        None => to.copy_from_slice(&values[..to.len()]),
+    }
 }
 
 dispatch! {
     fn quantize_row<I>(quantization: Quantization, x: &[f32], y: &mut [i16]) -> () {
-        let range = quantization.range();
-        for (y, &x) in y.iter_mut().zip(x) {
-            *y = nearest(x, quantization.scale, range);
+        for (y, x) in y.chunks_mut(LANES).zip(x.chunks(LANES)) {
+            store(&quantization.numbers::<I>(load::<I>(x)), y);
         }
     }
 }
