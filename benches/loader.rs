@@ -4,16 +4,23 @@
 //!     cargo bench --bench loader -- memory 2
 //!     cargo bench --bench loader -- fused 2
 //!     cargo bench --bench loader -- jpeg 2 FOLDER       # `torch_loader.py make FOLDER` writes it
+//!     cargo bench --bench loader -- held 2 FOLDER
+//!     cargo bench --bench loader -- training 1
 //!
 //! `memory` reads 50,000 images [3, 32, 32] out of memory through a pipeline: pad 4, random crop, flip, to tensor, normalize,
 //! batches of 128; `fused` does the same by `ImageDataset::loader`. `jpeg` reads an image folder: resize 256, centre crop
-//! 224, normalize, batches of 32. A figure is the median of five epochs after a first.
+//! 224, normalize, batches of 32. A figure is the median of five epochs after a first. `held` goes on with `jpeg` for 50,000
+//! images, and prints the memory that the process holds along the way. `training` trains SimpleCifar by compiled steps on what
+//! `memory` gives, and prints the share of the time in which it waited for batches.
 
 use std::hint::black_box;
 use std::time::Instant;
 
+use anyhow::Result;
+use candle_core::{DType, Device};
+use tallow::prelude::*;
 use tallow_data::transform::pipeline;
-use tallow_data::{Augment, ImageDataset, ImageFolder, Loader, LoaderConfig, Normalize, Result};
+use tallow_data::{Augment, ImageDataset, ImageFolder, Loader, LoaderConfig, Normalize};
 
 const EPOCHS: u64 = 5;
 
@@ -36,8 +43,12 @@ fn main() -> Result<()> {
         ["jpeg", workers, folder] => {
             report("jpeg", number(workers), &jpeg(number(workers), folder)?)
         }
+        ["held", workers, folder] => held(number(workers), &jpeg(number(workers), folder)?),
+        ["training", workers] => training(number(workers)),
         _ => {
-            eprintln!("usage: loader [memory WORKERS | fused WORKERS | jpeg WORKERS FOLDER]");
+            eprintln!(
+                "usage: loader [memory WORKERS | fused WORKERS | jpeg WORKERS FOLDER | held WORKERS FOLDER | training WORKERS]"
+            );
             std::process::exit(2);
         }
     }
@@ -53,7 +64,8 @@ fn number(text: &str) -> usize {
 fn dataset() -> Result<ImageDataset> {
     let pixels = (0..50_000 * 3 * 32 * 32).map(|i| (i % 253) as u8).collect();
     let labels = (0..50_000).map(|i| i % 10).collect();
-    ImageDataset::new(pixels, [3, 32, 32], labels, (0..10).map(|i| i.to_string()))
+    let classes = (0..10).map(|i| i.to_string());
+    Ok(ImageDataset::new(pixels, [3, 32, 32], labels, classes)?)
 }
 
 fn cifar() -> Normalize {
@@ -69,19 +81,16 @@ fn memory(workers: usize) -> Result<Loader> {
         .random_horizontal_flip(0.5)
         .to_tensor()
         .normalize(cifar());
-    Loader::train(
-        dataset()?,
-        train,
-        LoaderConfig::train(128).with_workers(workers),
-    )
+    let config = LoaderConfig::train(128).with_workers(workers);
+    Ok(Loader::train(dataset()?, train, config)?)
 }
 
 fn fused(workers: usize) -> Result<Loader> {
-    dataset()?.loader(LoaderConfig {
+    Ok(dataset()?.loader(LoaderConfig {
         augment: Augment::flip_and_crop(4),
         normalize: Some(cifar()),
         ..LoaderConfig::train(128).with_workers(workers)
-    })
+    })?)
 }
 
 fn jpeg(workers: usize, folder: &str) -> Result<Loader> {
@@ -94,7 +103,7 @@ fn jpeg(workers: usize, folder: &str) -> Result<Loader> {
             std: vec![0.229, 0.224, 0.225],
         });
     let config = LoaderConfig::eval(32).with_workers(workers);
-    Loader::eval(ImageFolder::open(folder)?, eval, config)
+    Ok(Loader::eval(ImageFolder::open(folder)?, eval, config)?)
 }
 
 fn report(case: &str, workers: usize, loader: &Loader) -> Result<()> {
@@ -113,4 +122,58 @@ fn report(case: &str, workers: usize, loader: &Loader) -> Result<()> {
     let median = rates[rates.len() / 2];
     println!(r#"{{"case":"{case}","workers":{workers},"images_per_s":{median:.0}}}"#);
     Ok(())
+}
+
+/// Prints what the process holds while 50,000 images pass.
+fn held(workers: usize, loader: &Loader) -> Result<()> {
+    const IMAGES: u64 = 50_000;
+    let (mut epoch, mut next) = (0, 0);
+    while loader.stats().samples < IMAGES {
+        for batch in loader.batches(epoch)? {
+            black_box(batch?);
+        }
+        epoch += 1;
+        let samples = loader.stats().samples;
+        if epoch <= 3 || samples >= next {
+            let resident = resident_bytes()? as f64 / 1e6;
+            println!(
+                r#"{{"case":"held","workers":{workers},"epoch":{epoch},"images":{samples},"resident_mb":{resident:.1}}}"#
+            );
+            next = samples + IMAGES / 10;
+        }
+    }
+    Ok(())
+}
+
+/// Prints the share of a compiled training's time in which it waits for its batches.
+fn training(workers: usize) -> Result<()> {
+    let loader = memory(workers)?;
+    let params = Params::new(1, DType::F32, &Device::Cpu);
+    let model = SimpleCifar::new(3, 10, params.builder())?;
+    let mut trainer = Trainer::builder(model, params)
+        .optimizer(AdamW::new(1e-3))
+        .epochs(2)
+        .limit_train_batches(100)
+        .compile(CompileOptions::default())
+        .build()?;
+    let (start, before) = (Instant::now(), loader.stats().wait);
+    trainer.fit(&loader, None)?;
+    let wait = (loader.stats().wait - before).as_secs_f64();
+    let (share, all) = (
+        100.0 * wait / start.elapsed().as_secs_f64(),
+        start.elapsed(),
+    );
+    println!(
+        r#"{{"case":"training","workers":{workers},"seconds":{:.1},"wait_seconds":{wait:.3},"wait_percent":{share:.2}}}"#,
+        all.as_secs_f64()
+    );
+    Ok(())
+}
+
+/// What the process holds, by Linux's /proc/self/status; 0 elsewhere.
+fn resident_bytes() -> Result<u64> {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = text.lines().find(|line| line.starts_with("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().nth(1));
+    Ok(1024 * kilobytes.unwrap_or("0").parse::<u64>()?)
 }

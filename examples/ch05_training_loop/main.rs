@@ -215,6 +215,7 @@ fn build(settings: &Settings, data: &Data, vb: VarBuilder) -> Result<Layer> {
             Stem::ImageNet
         };
         let config = ResNetConfig {
+            width: settings.width,
             in_channels,
             num_classes,
             stem,

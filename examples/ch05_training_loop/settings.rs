@@ -12,6 +12,7 @@ pub(crate) struct Settings {
     pub(crate) size: usize,
     pub(crate) augment: Option<String>,
     pub(crate) model: String,
+    pub(crate) width: usize,
     pub(crate) weights: Option<PathBuf>,
     pub(crate) skip: Option<String>,
     pub(crate) freeze: Vec<String>,
@@ -48,6 +49,7 @@ impl Settings {
             size: get(&given, "size")?,
             augment: find(&given, "augment"),
             model: get(&given, "model")?,
+            width: get(&given, "width")?,
             weights: find(&given, "weights"),
             skip: find(&given, "skip"),
             freeze: given
@@ -166,7 +168,7 @@ fn data() -> [Arg; 5] {
     ]
 }
 
-fn model() -> [Arg; 4] {
+fn model() -> [Arg; 5] {
     [
         value("model", "NAME", "What is trained")
             .value_parser([
@@ -180,6 +182,9 @@ fn model() -> [Arg; 4] {
                 "vit-small",
             ])
             .default_value("lenet"),
+        value("width", "N", "Channels of a ResNet's first stage")
+            .value_parser(positive)
+            .default_value("64"),
         path(
             "weights",
             "FILE",

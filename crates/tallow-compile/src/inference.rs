@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use candle_core::{Device, Tensor};
 use candle_nn::ModuleT;
-use tallow_tensor::{Capture, inplace};
+use tallow_tensor::{Capture, inplace, memory};
 
 use crate::bind::{self, Fed};
 use crate::cache::{Cache, Signature};
@@ -194,6 +194,7 @@ fn entry(
         }
         captured => captured?,
     };
+    memory::give_back();
     let graph = compiler::inference_graph(captured.graph, options)?;
     let modules = eager::modules(captured.opaque, false);
     let plan = compiler::plan(&graph, options, true, &[], &modules)?;

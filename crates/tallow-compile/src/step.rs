@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use candle_core::backprop::GradStore;
 use candle_core::{Device, Tensor, Var};
-use tallow_tensor::{Capture, Params, inplace};
+use tallow_tensor::{Capture, Params, inplace, memory};
 
 use crate::bind::{self, Fed};
 use crate::cache::{Cache, Signature};
@@ -192,6 +192,7 @@ fn entry(
         }
         captured => captured?,
     };
+    memory::give_back();
     let step = compiler::training_graph(&captured.graph, options)?;
     let external: Vec<usize> = (2..2 + step.gradients.len()).collect();
     let modules = eager::modules(captured.opaque, true);

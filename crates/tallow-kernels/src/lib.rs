@@ -3,6 +3,7 @@
 pub mod activation;
 pub mod bf16;
 pub mod broadcast;
+pub mod buffer;
 mod channels;
 pub mod channels_last;
 pub mod conv;

@@ -10,15 +10,7 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// One cache line, the unit of allocation, so that every buffer starts on one.
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-struct Line([f32; Line::FLOATS]);
-
-impl Line {
-    const FLOATS: usize = 16;
-    const ZERO: Self = Self([0.0; Self::FLOATS]);
-}
+use crate::buffer::Buffer;
 
 /// A pool of grow-only buffers of `f32`, each aligned to 64 bytes.
 ///
@@ -35,7 +27,7 @@ impl Line {
 #[derive(Default)]
 pub struct Workspace {
     /// Buffers that nobody holds.
-    free: Mutex<Vec<Vec<Line>>>,
+    free: Mutex<Vec<Buffer>>,
 }
 
 static GLOBAL: Workspace = Workspace::new();
@@ -72,12 +64,10 @@ impl Workspace {
     }
 
     fn take_items<T: Item>(&self, len: usize) -> Scratch<'_, T> {
-        let lines = (len * size_of::<T>()).div_ceil(size_of::<Line>());
-        let mut buffer = self.pick(lines);
-        if buffer.len() < lines {
-            // Freed before its replacement is made: its contents are of no use.
-            buffer = Vec::new();
-            buffer.resize(lines, Line::ZERO);
+        let floats = len * size_of::<T>() / size_of::<f32>();
+        let mut buffer = self.pick(floats);
+        if buffer.len() < floats {
+            buffer.resize(floats);
         }
         Scratch {
             workspace: self,
@@ -89,8 +79,8 @@ impl Workspace {
 
     /// Memory held by the buffers that nobody uses at the moment, in bytes.
     pub fn bytes(&self) -> usize {
-        let lines: usize = self.lock().iter().map(Vec::len).sum();
-        lines * size_of::<Line>()
+        let floats: usize = self.lock().iter().map(|buffer| buffer.len()).sum();
+        floats * size_of::<f32>()
     }
 
     /// Gives the memory of all unused buffers back to the system.
@@ -98,21 +88,21 @@ impl Workspace {
         self.lock().clear();
     }
 
-    fn pick(&self, lines: usize) -> Vec<Line> {
+    fn pick(&self, floats: usize) -> Buffer {
         let mut free = self.lock();
         let best = free
             .iter()
             .enumerate()
             .min_by_key(|(_, buffer)| match buffer.len() {
                 // Fitting ones first, the smallest leading; then the others, the largest leading.
-                len if len >= lines => (false, len),
+                len if len >= floats => (false, len),
                 len => (true, usize::MAX - len),
             })
             .map(|(index, _)| index);
-        best.map_or_else(Vec::new, |index| free.swap_remove(index))
+        best.map_or_else(Buffer::default, |index| free.swap_remove(index))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Vec<Line>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Buffer>> {
         // A panic elsewhere can't leave a list of buffers half changed.
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -129,7 +119,7 @@ impl fmt::Debug for Workspace {
 /// What a buffer may be used for: plain numbers, for which any bytes are a value.
 ///
 /// # Safety
-/// Any bytes must be a value of the type, and its alignment at most that of [`Line`].
+/// Any bytes must be a value of the type, whose size is a multiple of that of floats and its alignment at most a cache line.
 pub(crate) unsafe trait Item: Copy {}
 // SAFETY: any bytes are a float.
 unsafe impl Item for f32 {}
@@ -141,7 +131,7 @@ unsafe impl Item for usize {}
 /// A buffer held from a [`Workspace`]; a slice that starts on a cache line.
 pub struct Scratch<'w, T = f32> {
     workspace: &'w Workspace,
-    buffer: Vec<Line>,
+    buffer: Buffer,
     len: usize,
     item: PhantomData<T>,
 }
@@ -151,8 +141,8 @@ impl<T: Item> Deref for Scratch<'_, T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: `Line` is `repr(C)` around an array of floats, so the vector's lines are
-        // initialised bytes in a row, at least `len` items of them; any bytes are an item.
+        // SAFETY: the buffer's floats are initialised bytes in a row that start on a cache line, at least `len` items of them;
+        // any bytes are an item.
         unsafe { std::slice::from_raw_parts(self.buffer.as_ptr().cast(), self.len) }
     }
 }

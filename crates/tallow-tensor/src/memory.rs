@@ -12,6 +12,14 @@ pub fn keep_freed() -> bool {
     imp::keep_freed()
 }
 
+/// Gives memory that was freed back to the system, also where [`keep_freed`] is on.
+///
+/// Compilers call it once they have seen a model run eagerly: a compiled plan brings memory of its own, and without this the
+/// process would hold both. On Linux with glibc this is `malloc_trim`; elsewhere it does nothing.
+pub fn give_back() {
+    imp::give_back();
+}
+
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod imp {
     /// Blocks at most this large come from the heap rather than from mappings of their own: 1 GiB, or, where glibc
@@ -31,6 +39,11 @@ mod imp {
         mapped && kept && padded
     }
 
+    pub(super) fn give_back() {
+        // SAFETY: takes an integer by value, locks each arena itself, and may be called at any time.
+        unsafe { libc::malloc_trim(0) };
+    }
+
     fn set(parameter: libc::c_int, value: libc::c_int) -> bool {
         // SAFETY: mallopt takes two integers by value, locks the arena itself, and may be called at any time.
         unsafe { libc::mallopt(parameter, value) == 1 }
@@ -42,4 +55,6 @@ mod imp {
     pub(super) fn keep_freed() -> bool {
         false
     }
+
+    pub(super) fn give_back() {}
 }

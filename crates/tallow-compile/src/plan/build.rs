@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use tallow_graph::op::Literal;
 use tallow_graph::{DType, Graph, Node, NodeId, Op, TensorType, types};
+use tallow_kernels::buffer::Buffer;
 use tallow_kernels::workspace::Workspace;
 
 use super::memory::{self, Life};
@@ -281,8 +282,8 @@ impl<'g> Builder<'g> {
         Ok(Plan {
             prepare,
             steps,
-            slots: slots.lens.iter().map(|&len| vec![0.0; len]).collect(),
-            kept: self.kept.iter().map(|&len| vec![0.0; len]).collect(),
+            slots: slots.lens.iter().copied().map(Buffer::new).collect(),
+            kept: self.kept.iter().copied().map(Buffer::new).collect(),
             passing,
             constants: self.constants,
             params: self.params,

@@ -8,6 +8,7 @@ mod memory;
 mod run;
 
 use tallow_graph::TensorType;
+use tallow_kernels::buffer::Buffer;
 use tallow_kernels::workspace::Workspace;
 
 use crate::lower::Run;
@@ -79,8 +80,8 @@ pub(crate) struct Plan {
     /// What is computed when the parameters are read in.
     prepare: Vec<Step>,
     pub(crate) steps: Vec<Step>,
-    slots: Vec<Vec<f32>>,
-    kept: Vec<Vec<f32>>,
+    slots: Vec<Buffer>,
+    kept: Vec<Buffer>,
     /// Kept values that only `prepare` reads; they hold nothing outside of it.
     passing: Vec<Passing>,
     constants: Vec<Constant>,

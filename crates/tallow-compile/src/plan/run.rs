@@ -7,6 +7,7 @@ use crate::lower::{Fault, Io, Value};
 use crate::metrics::KernelTime;
 use crate::{Error, Result};
 use tallow_graph::TensorType;
+use tallow_kernels::buffer::Buffer;
 use tallow_kernels::parallel;
 use tallow_tensor::{rng, sync};
 
@@ -37,7 +38,7 @@ impl Plan {
             inputs: &[],
             outputs: &mut [],
         };
-        let mut spare: Vec<Vec<f32>> = Vec::new();
+        let mut spare = Vec::new();
         for (index, step) in prepare.iter().enumerate() {
             for value in passing.iter().filter(|value| value.written == index) {
                 kept[value.kept] = take(&mut spare, value.len);
@@ -142,20 +143,16 @@ impl Plan {
 }
 
 /// Memory of `len` floats, from what is there if it is large enough.
-fn take(spare: &mut Vec<Vec<f32>>, len: usize) -> Vec<f32> {
-    let large = |memory: &&Vec<f32>| memory.capacity() >= len;
-    let fits = spare.iter().filter(large).map(Vec::capacity).min();
-    let place = spare
+fn take(spare: &mut Vec<Buffer>, len: usize) -> Buffer {
+    let large = spare
         .iter()
-        .position(|memory| Some(memory.capacity()) == fits);
-    match place {
-        Some(place) => {
-            let mut memory = spare.swap_remove(place);
-            memory.resize(len, 0.0);
-            memory
-        }
-        None => vec![0.0; len],
-    }
+        .enumerate()
+        .filter(|(_, b)| b.capacity() >= len);
+    let place = large.min_by_key(|(_, buffer)| buffer.capacity());
+    let place = place.map(|(place, _)| place);
+    let mut buffer = place.map_or_else(Buffer::default, |place| spare.swap_remove(place));
+    buffer.resize(len);
+    buffer
 }
 
 /// Values that a step reads, at most, without allocating a list of them.
@@ -163,8 +160,8 @@ const FEW: usize = 8;
 
 /// The plan's own values.
 struct MemoryOf<'p> {
-    slots: &'p mut [Vec<f32>],
-    kept: &'p mut [Vec<f32>],
+    slots: &'p mut [Buffer],
+    kept: &'p mut [Buffer],
     constants: &'p [Constant],
 }
 

@@ -62,6 +62,7 @@ impl Manifest {
         faults.text("machine.device", &machine.device);
         faults.text("machine.cpu", &machine.cpu);
         faults.text("machine.os", &machine.os);
+        faults.text("machine.simd", &machine.simd);
         faults.unless(machine.threads > 0, "machine.threads is 0");
         let training = &self.training;
         faults.text("training.dataset", &training.dataset);

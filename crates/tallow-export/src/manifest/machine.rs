@@ -1,13 +1,10 @@
 //! What a model was built with, and the machine it runs on: facts that are looked up, not asked for.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::process::Command;
 
 use serde::{Deserialize, Serialize};
-
-/// The version of candle that this crate is made for.
-const CANDLE: &str = "0.11.1";
+use tallow_tensor::environment::{CANDLE, Environment};
 
 /// What a model was built with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -66,50 +63,30 @@ pub struct Machine {
     pub cpu: String,
     /// Its instruction sets that kernels choose by.
     pub features: Vec<String>,
+    /// The one that they chose.
+    pub simd: String,
     /// Threads that kernels run on.
     pub threads: usize,
+    /// Memory in bytes; 0 where the system doesn't tell it.
+    pub memory: u64,
     /// Operating system and architecture.
     pub os: String,
 }
 
 impl Machine {
-    /// This machine.
+    /// This machine: the facts of [`Environment`], which `cargo xtask doctor` prints.
     pub fn detect() -> Self {
-        let os = format!("{} {}", std::env::consts::OS, std::env::consts::ARCH);
+        let environment = Environment::detect();
         Self {
             device: "cpu".into(),
-            cpu: cpu_name().unwrap_or_else(|| std::env::consts::ARCH.into()),
-            features: features(),
-            threads: candle_core::utils::get_num_threads(),
-            os,
+            cpu: environment
+                .cpu
+                .unwrap_or_else(|| std::env::consts::ARCH.into()),
+            features: environment.cpu_features,
+            simd: environment.simd,
+            threads: environment.threads,
+            memory: environment.memory.unwrap_or_default(),
+            os: environment.platform,
         }
     }
-}
-
-/// What Linux calls the processor.
-fn cpu_name() -> Option<String> {
-    let text = std::fs::read_to_string(Path::new("/proc/cpuinfo")).ok()?;
-    let line = text.lines().find(|line| line.starts_with("model name"))?;
-    Some(line.split_once(':')?.1.trim().to_string())
-}
-
-#[cfg(target_arch = "x86_64")]
-fn features() -> Vec<String> {
-    let mut features = Vec::new();
-    let mut note = |name: &str, there: bool| {
-        if there {
-            features.push(name.to_string());
-        }
-    };
-    note("avx2", is_x86_feature_detected!("avx2"));
-    note("fma", is_x86_feature_detected!("fma"));
-    note("avx512f", is_x86_feature_detected!("avx512f"));
-    note("avx512bf16", is_x86_feature_detected!("avx512bf16"));
-    note("avx512vnni", is_x86_feature_detected!("avx512vnni"));
-    features
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn features() -> Vec<String> {
-    Vec::new()
 }

@@ -60,6 +60,9 @@ pub struct ResNetConfig {
     pub block: ResNetBlock,
     /// Blocks in each of the four stages.
     pub depths: [usize; 4],
+    /// Channels of the stem and of the first stage; each later stage has twice as many. 64; with 16 to 32 and the CIFAR
+    /// stem it is a small network for small images.
+    pub width: usize,
     /// Channels of the image.
     pub in_channels: usize,
     /// Classes.
@@ -77,6 +80,7 @@ impl ResNetConfig {
         Self {
             block: ResNetBlock::Basic,
             depths: [2, 2, 2, 2],
+            width: 64,
             in_channels: 3,
             num_classes: 1000,
             stem: Stem::ImageNet,
@@ -168,28 +172,36 @@ impl ResNet {
         let path = vb.prefix();
         Site::new("ResNet", &path).positive(&[
             ("depths", config.depths.into_iter().min().unwrap_or(0)),
+            ("width", config.width),
             ("in_channels", config.in_channels),
             ("num_classes", config.num_classes),
         ])?;
+        let width = config.width;
         let conv = Conv2dConfig::default()
             .no_bias()
             .weight_init(init::KAIMING_NORMAL_FAN_OUT);
         let conv1 = match config.stem {
             Stem::ImageNet => Conv2d::new(
                 config.in_channels,
-                64,
+                width,
                 7,
                 conv.stride(2).padding(3),
                 vb.pp("conv1"),
             )?,
-            Stem::Cifar => Conv2d::new(config.in_channels, 64, 3, conv.padding(1), vb.pp("conv1"))?,
+            Stem::Cifar => Conv2d::new(
+                config.in_channels,
+                width,
+                3,
+                conv.padding(1),
+                vb.pp("conv1"),
+            )?,
         };
-        let bn1 = BatchNorm2d::new(64, BatchNormConfig::default(), vb.pp("bn1"))?;
+        let bn1 = BatchNorm2d::new(width, BatchNormConfig::default(), vb.pp("bn1"))?;
         let stages =
             (0..4).map(|stage| build_stage(&config, stage, vb.pp(format!("layer{}", stage + 1))));
         let stages = stages.collect::<Result<Vec<_>>>()?;
         let fc = Linear::new(
-            512 * config.block.expansion(),
+            8 * width * config.block.expansion(),
             config.num_classes,
             vb.pp("fc"),
         )?;
@@ -221,7 +233,7 @@ impl ResNet {
 
 /// The blocks of a stage; all but the first stage halve the size in their first block.
 fn build_stage(config: &ResNetConfig, stage: usize, vb: VarBuilder) -> Result<Sequential> {
-    let channels = 64 << stage;
+    let channels = config.width << stage;
     let expansion = config.block.expansion();
     let last_norm = if config.zero_init_residual {
         candle_nn::init::ZERO
@@ -231,7 +243,7 @@ fn build_stage(config: &ResNetConfig, stage: usize, vb: VarBuilder) -> Result<Se
     let mut blocks = Sequential::builder(vb);
     for index in 0..config.depths[stage] {
         let (i, stride) = match (stage, index) {
-            (0, 0) => (64, 1),
+            (0, 0) => (config.width, 1),
             (_, 0) => (channels / 2 * expansion, 2),
             _ => (channels * expansion, 1),
         };

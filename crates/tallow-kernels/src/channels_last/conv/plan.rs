@@ -65,9 +65,11 @@ impl Plan {
                 break;
             }
         }
-        let pixels = total
-            .div_ceil(total.div_ceil(pixels))
-            .next_multiple_of(unit);
+        let units = total.div_ceil(unit);
+        let others = correlations.groups * all_panels.div_ceil(panels);
+        let fewest = total.div_ceil((PIXELS / unit * unit).max(unit));
+        let blocks = even_blocks(units, [fewest, total.div_ceil(pixels)], others);
+        let pixels = units.div_ceil(blocks) * unit;
         Self {
             pixels,
             pixel_blocks: total.div_ceil(pixels),
@@ -95,6 +97,24 @@ impl Plan {
     pub(super) fn part(index: usize, size: usize, total: usize) -> Range<usize> {
         (index * size).min(total)..((index + 1) * size).min(total)
     }
+}
+
+/// About as many blocks of `units` as `blocks`, but not fewer than `fewest`, so that two and four threads have about the same to do; each block is there
+/// `others` times.
+fn even_blocks(units: usize, [fewest, blocks]: [usize; 2], others: usize) -> usize {
+    if blocks * others > 2 * TASKS {
+        return blocks;
+    }
+    // What threads spend, of which some wait for the one that has most to do.
+    let spent = |blocks: usize| {
+        let each = units.div_ceil(blocks);
+        let of = |threads: usize| threads * (blocks * others).div_ceil(threads) * each;
+        of(2) + of(4)
+    };
+    let fewest = (2 * blocks).div_ceil(3).max(fewest);
+    (fewest..=blocks + blocks / 2)
+        .min_by_key(|&n| spent(n))
+        .unwrap_or(blocks)
 }
 
 fn block_terms(micro: &Micro) -> usize {
