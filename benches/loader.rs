@@ -10,7 +10,7 @@
 //! `memory` reads 50,000 images [3, 32, 32] out of memory through a pipeline: pad 4, random crop, flip, to tensor, normalize,
 //! batches of 128; `fused` does the same by `ImageDataset::loader`. `jpeg` reads an image folder: resize 256, centre crop
 //! 224, normalize, batches of 32. A figure is the median of five epochs after a first. `held` goes on with `jpeg` for 50,000
-//! images, and prints the memory that the process holds along the way. `training` trains SimpleCifar by compiled steps on what
+//! images, and prints the most memory that the process has held along the way. `training` trains SimpleCifar by compiled steps on what
 //! `memory` gives, and prints the share of the time in which it waited for batches.
 
 use std::hint::black_box;
@@ -124,7 +124,7 @@ fn report(case: &str, workers: usize, loader: &Loader) -> Result<()> {
     Ok(())
 }
 
-/// Prints what the process holds while 50,000 images pass.
+/// Prints the most that the process has held while 50,000 images pass.
 fn held(workers: usize, loader: &Loader) -> Result<()> {
     const IMAGES: u64 = 50_000;
     let (mut epoch, mut next) = (0, 0);
@@ -135,9 +135,9 @@ fn held(workers: usize, loader: &Loader) -> Result<()> {
         epoch += 1;
         let samples = loader.stats().samples;
         if epoch <= 3 || samples >= next {
-            let resident = resident_bytes()? as f64 / 1e6;
+            let peak = peak_bytes()? as f64 / 1e6;
             println!(
-                r#"{{"case":"held","workers":{workers},"epoch":{epoch},"images":{samples},"resident_mb":{resident:.1}}}"#
+                r#"{{"case":"held","workers":{workers},"epoch":{epoch},"images":{samples},"peak_mb":{peak:.1}}}"#
             );
             next = samples + IMAGES / 10;
         }
@@ -170,10 +170,10 @@ fn training(workers: usize) -> Result<()> {
     Ok(())
 }
 
-/// What the process holds, by Linux's /proc/self/status; 0 elsewhere.
-fn resident_bytes() -> Result<u64> {
+/// The most memory that the process has held, by Linux's /proc/self/status; 0 elsewhere.
+fn peak_bytes() -> Result<u64> {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = text.lines().find(|line| line.starts_with("VmRSS:"));
+    let line = text.lines().find(|line| line.starts_with("VmHWM:"));
     let kilobytes = line.and_then(|line| line.split_whitespace().nth(1));
     Ok(1024 * kilobytes.unwrap_or("0").parse::<u64>()?)
 }

@@ -69,8 +69,6 @@ const FULL_STEPS: &[Step] = &[
             "sources",
             "--test",
             "decode",
-            "--test",
-            "transforms",
         ],
     ),
     Step {

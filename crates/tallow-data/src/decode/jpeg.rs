@@ -36,8 +36,11 @@ pub(super) fn decode(
         let grey = grey_file || grey_wanted;
         let exif = decoder.exif().filter(|_| options.exif_orientation);
         let orientation = exif.map(|exif| orientation::from_exif(exif));
-        let image = super::turbo::decode(file, grey, options)?;
-        return Ok((image, orientation.unwrap_or(Orientation::NoTransforms)));
+        // It warns of harmless bytes between headers as of missing pixels: what it doesn't take as it is, the strict decoder
+        // below reads or refuses.
+        if let Ok(image) = super::turbo::decode(file, grey, options) {
+            return Ok((image, orientation.unwrap_or(Orientation::NoTransforms)));
+        }
     }
     check_sampling(file)?;
     // The grey that Pillow takes from a colour file is the file's own first channel.
