@@ -111,7 +111,7 @@ pub(crate) fn pair_rows(from: &[f32], [rows, width]: [usize; 2], to: &mut [f32])
     let operands = (parallel::rows(from, matrix), parallel::rows(to, paired));
     let grain = parallel::grain(matrix);
     parallel::for_each(from.len() / matrix, grain, operands, |_, (from, to)| {
-        if matrix == 2 {
+        if [rows, width] == [2, 1] {
             return pair_neighbours(from.data, to.data);
         }
         let matrices = from.data.chunks_exact(matrix);

@@ -123,6 +123,7 @@ fn run(g: &Conv2dGeometry, algorithm: Algorithm, [x, w, dy]: [&[f32]; 3]) -> [Ve
 fn convolutions_of_pairs_are_those_of_rounded_operands() {
     for ((batch, channels, size, filters), kernel, stride, padding, groups) in [
         ((2, 16, [8, 8], 24), [3, 3], [1, 1], [1, 1], 1),
+        ((1, 1, [3, 4], 2), [1, 2], [1, 1], [0, 1], 1),
         ((3, 5, [7, 7], 9), [3, 3], [1, 1], [1, 1], 1),
         ((1, 17, [5, 5], 67), [3, 2], [2, 1], [0, 1], 1),
         ((2, 3, [37, 35], 16), [7, 7], [2, 2], [3, 3], 1),
