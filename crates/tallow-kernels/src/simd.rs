@@ -166,6 +166,20 @@ pub fn with_level<R>(level: Level, f: impl FnOnce() -> R) -> R {
     f()
 }
 
+/// One of three values, by [`level`]: for AVX-512 with or without BF16, for AVX2, for any CPU.
+macro_rules! by_level {
+    (avx512: $avx512:expr, avx2: $avx2:expr, portable: $portable:expr $(,)?) => {
+        match $crate::simd::level() {
+            #[cfg(target_arch = "x86_64")]
+            $crate::simd::Level::Avx512 | $crate::simd::Level::Avx512Bf16 => $avx512,
+            #[cfg(target_arch = "x86_64")]
+            $crate::simd::Level::Avx2 => $avx2,
+            _ => $portable,
+        }
+    };
+}
+pub(crate) use by_level;
+
 /// Compiles the body of a function once for every [`Level`] and picks by [`level`] at each call.
 ///
 /// The first generic parameter stands for the level's [`Isa`] in the body; further ones are
@@ -197,17 +211,13 @@ macro_rules! dispatch {
                 body::<$crate::simd::Avx512 $(, $generic)*>($($arg),*)
             }
 
-            match $crate::simd::level() {
+            $crate::simd::by_level!(
                 // SAFETY: `level` is never above what the CPU was found to have.
-                #[cfg(target_arch = "x86_64")]
-                $crate::simd::Level::Avx512 | $crate::simd::Level::Avx512Bf16 => unsafe {
-                    avx512::<$($generic),*>($($arg),*)
-                },
+                avx512: unsafe { avx512::<$($generic),*>($($arg),*) },
                 // SAFETY: as above.
-                #[cfg(target_arch = "x86_64")]
-                $crate::simd::Level::Avx2 => unsafe { avx2::<$($generic),*>($($arg),*) },
-                _ => body::<$crate::simd::Portable $(, $generic)*>($($arg),*),
-            }
+                avx2: unsafe { avx2::<$($generic),*>($($arg),*) },
+                portable: body::<$crate::simd::Portable $(, $generic)*>($($arg),*),
+            )
         }
     };
 }

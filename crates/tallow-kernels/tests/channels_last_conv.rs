@@ -233,6 +233,16 @@ fn square(
 }
 
 #[test]
+fn a_cpu_with_bf16_gives_the_bits_of_one_with_avx512() {
+    let geometry =
+        Conv2dGeometry::new(2, 40, [9, 9], 70, [3, 3], [2, 2], [1, 1], [1, 1], 1).unwrap();
+    let (case, _) = Case::new(geometry);
+    let [without, with] =
+        [Level::Avx512, Level::Avx512Bf16].map(|level| with_level(level, || case.run()));
+    assert!(without == with);
+}
+
+#[test]
 fn the_geometries_of_common_networks_agree_with_plain_loops() {
     for (sizes, [kernel, stride, padding]) in [
         ((3, 16, [8, 8], 24), [3, 1, 1]),

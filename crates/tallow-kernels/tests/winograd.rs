@@ -362,6 +362,16 @@ fn errors_of_long_sums_stay_small() {
 }
 
 #[test]
+fn a_cpu_with_bf16_gives_the_bits_of_one_with_avx512() {
+    let case = Case::new(geometry((2, 40, [9, 9], 70), [1, 1]));
+    for tile in TILES {
+        let [without, with] =
+            [Level::Avx512, Level::Avx512Bf16].map(|level| with_level(level, || case.run(tile)));
+        assert!(without == with, "{tile:?}");
+    }
+}
+
+#[test]
 fn an_empty_batch_has_no_output_and_a_weight_gradient_of_zero() {
     for (stride, tile) in [1, 2]
         .into_iter()

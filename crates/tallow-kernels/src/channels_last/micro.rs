@@ -12,7 +12,7 @@ use super::strip::{self, Strip};
 use crate::registers::Lanes;
 #[cfg(target_arch = "x86_64")]
 use crate::simd::has_vnni;
-use crate::simd::{Level, level};
+use crate::simd::{Level, by_level, level};
 
 /// `out[i][j] (+)= sum over t, k of rows[t][i][k] * b[t * depth + k][j]` for a tile of rows by
 /// [`Micro::columns`].
@@ -103,13 +103,7 @@ pub(crate) struct Micro {
 impl Micro {
     /// The kernels of the level in force.
     pub(crate) fn current() -> &'static Self {
-        match level() {
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx512 | Level::Avx512Bf16 => &avx512::MICRO,
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => &avx2::MICRO,
-            _ => &portable::MICRO,
-        }
+        by_level!(avx512: &avx512::MICRO, avx2: &avx2::MICRO, portable: &portable::MICRO)
     }
 
     /// The kernels of the level in force for operands that were rounded to bfloat16: of pairs, where it has them.
@@ -127,15 +121,11 @@ impl Micro {
 
     /// The kernels of the level in force for pairs of 16-bit whole numbers and 32-bit sums.
     pub(crate) fn integers() -> &'static Self {
-        match level() {
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx512 | Level::Avx512Bf16 if has_vnni() => &avx512_vnni::MICRO,
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx512 | Level::Avx512Bf16 => &avx512_integers::MICRO,
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => &avx2_integers::MICRO,
-            _ => &portable_integers::MICRO,
-        }
+        by_level!(
+            avx512: if has_vnni() { &avx512_vnni::MICRO } else { &avx512_integers::MICRO },
+            avx2: &avx2_integers::MICRO,
+            portable: &portable_integers::MICRO,
+        )
     }
 }
 

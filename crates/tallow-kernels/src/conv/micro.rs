@@ -9,7 +9,7 @@
 use super::grid::Run;
 use super::pack::{self, Lines};
 use crate::registers::Lanes;
-use crate::simd::{Level, level};
+use crate::simd::by_level;
 
 /// `c[i, j] (+)= sum over k of a[k, i] * b[k, j]` for a tile of `rows` by [`Kernels::columns`].
 pub(super) struct Product {
@@ -108,13 +108,7 @@ pub(super) struct Kernels {
 impl Kernels {
     /// The kernels of the level in force.
     pub(super) fn current() -> &'static Self {
-        match level() {
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx512 | Level::Avx512Bf16 => &avx512::KERNELS,
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => &avx2::KERNELS,
-            _ => &portable::KERNELS,
-        }
+        by_level!(avx512: &avx512::KERNELS, avx2: &avx2::KERNELS, portable: &portable::KERNELS)
     }
 }
 

@@ -8,9 +8,9 @@ use super::weights::{self, Pack, Unpack};
 use super::{Direction, Tile};
 use crate::conv::Conv2dGeometry;
 use crate::registers::Lanes;
+use crate::simd::by_level;
 #[cfg(target_arch = "x86_64")]
 use crate::simd::has_vnni;
-use crate::simd::{Level, level};
 
 /// One level's kernels.
 ///
@@ -67,26 +67,16 @@ pub(super) struct WeightGradients {
 impl Kernels {
     /// The kernels of the level in force.
     pub(super) fn current() -> &'static Self {
-        match level() {
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => &avx512::KERNELS,
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => &avx2::KERNELS,
-            _ => &portable::KERNELS,
-        }
+        by_level!(avx512: &avx512::KERNELS, avx2: &avx2::KERNELS, portable: &portable::KERNELS)
     }
 
     /// The product and the algorithm for whole numbers.
     pub(super) fn integers() -> &'static IntegerKernels {
-        match level() {
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx512 | Level::Avx512Bf16 if has_vnni() => &avx512_vnni::KERNELS,
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx512 | Level::Avx512Bf16 => &avx512_integers::KERNELS,
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => &avx2_integers::KERNELS,
-            _ => &portable_integers::KERNELS,
-        }
+        by_level!(
+            avx512: if has_vnni() { &avx512_vnni::KERNELS } else { &avx512_integers::KERNELS },
+            avx2: &avx2_integers::KERNELS,
+            portable: &portable_integers::KERNELS,
+        )
     }
 
     /// The algorithm for a direction.
