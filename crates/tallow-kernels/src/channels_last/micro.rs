@@ -154,10 +154,10 @@ unsafe fn product<L: Lanes, const ROWS: usize, const VECTORS: usize>(args: &Prod
             *out = *args.out.add(i);
         }
         if args.columns == VECTORS * L::COUNT {
-            store_tile::<L, ROWS, VECTORS>(&sums, &out, args.accumulate, args.finish.as_ref());
+            store_tile::<L, ROWS, VECTORS>(sums, &out, args.accumulate, args.finish.as_ref());
         } else {
             let part = (args.columns, args.accumulate, args.finish.as_ref());
-            store_part::<L, ROWS, VECTORS>(&sums, &out, part);
+            store_part::<L, ROWS, VECTORS>(sums, &out, part);
         }
     }
 }
@@ -195,36 +195,55 @@ pub(super) unsafe fn prefetch_row<L: Lanes, const VECTORS: usize>(row: *const f3
 }
 
 /// Finishes a whole tile and writes it.
+///
+/// One short loop after the other, each of which the compiler unrolls: were a loop left, its index would have the sums lie
+/// in memory, and every step of the multiplication store them there.
 #[inline(always)]
 pub(super) unsafe fn store_tile<L: Lanes, const ROWS: usize, const VECTORS: usize>(
-    sums: &[[L::Vector; VECTORS]; ROWS],
+    mut sums: [[L::Vector; VECTORS]; ROWS],
     out: &[*mut f32; ROWS],
     accumulate: bool,
     finish: Option<&Finish>,
 ) {
+    let sums = &mut sums;
     // SAFETY: as the caller promises.
     unsafe {
-        for (i, sums) in sums.iter().enumerate() {
-            for (j, &sum) in sums.iter().enumerate() {
-                let column = j * L::COUNT;
-                let to = out[i].add(column);
-                let mut value = sum;
-                if accumulate {
-                    value = L::add(value, L::load(to));
-                }
-                if let Some(finish) = finish {
-                    if !finish.bias.is_null() {
-                        value = L::add(value, L::load(finish.bias.add(column)));
-                    }
-                    if !finish.residual.is_null() {
-                        let residual = *finish.residual.add(i);
-                        value = L::add(value, L::load(residual.add(column)));
-                    }
-                    value = L::max(L::splat(finish.low), value);
-                    value = L::min(L::splat(finish.high), value);
-                }
-                L::store(to, value);
+        if accumulate {
+            each::<L, ROWS, VECTORS>(sums, |i, j, sum| {
+                L::add(sum, L::load(out[i].add(j * L::COUNT)))
+            });
+        }
+        if let Some(finish) = finish {
+            if !finish.bias.is_null() {
+                each::<L, ROWS, VECTORS>(sums, |_, j, sum| {
+                    L::add(sum, L::load(finish.bias.add(j * L::COUNT)))
+                });
             }
+            if !finish.residual.is_null() {
+                each::<L, ROWS, VECTORS>(sums, |i, j, sum| {
+                    let residual = *finish.residual.add(i);
+                    L::add(sum, L::load(residual.add(j * L::COUNT)))
+                });
+            }
+            let (low, high) = (L::splat(finish.low), L::splat(finish.high));
+            each::<L, ROWS, VECTORS>(sums, |_, _, sum| L::min(high, L::max(low, sum)));
+        }
+        each::<L, ROWS, VECTORS>(sums, |i, j, sum| {
+            L::store(out[i].add(j * L::COUNT), sum);
+            sum
+        });
+    }
+}
+
+/// Replaces every vector of a tile.
+#[inline(always)]
+fn each<L: Lanes, const ROWS: usize, const VECTORS: usize>(
+    sums: &mut [[L::Vector; VECTORS]; ROWS],
+    f: impl Fn(usize, usize, L::Vector) -> L::Vector,
+) {
+    for (i, sums) in sums.iter_mut().enumerate() {
+        for (j, sum) in sums.iter_mut().enumerate() {
+            *sum = f(i, j, *sum);
         }
     }
 }
@@ -232,7 +251,7 @@ pub(super) unsafe fn store_tile<L: Lanes, const ROWS: usize, const VECTORS: usiz
 /// Finishes a tile of which only the first columns exist, through buffers that have all of them.
 #[inline(always)]
 pub(super) unsafe fn store_part<L: Lanes, const ROWS: usize, const VECTORS: usize>(
-    sums: &[[L::Vector; VECTORS]; ROWS],
+    sums: [[L::Vector; VECTORS]; ROWS],
     out: &[*mut f32; ROWS],
     (columns, accumulate, finish): (usize, bool, Option<&Finish>),
 ) {
@@ -285,7 +304,7 @@ unsafe fn reduction<L: Lanes, const ROWS: usize, const VECTORS: usize>(args: &Re
             multiply_step::<L, ROWS, VECTORS>(&mut sums, b, |i| *row.add(i));
             b = b.add(args.b_stride);
         }
-        store_reduction::<L, ROWS, VECTORS>(&sums, args);
+        store_reduction::<L, ROWS, VECTORS>(sums, args);
     }
 }
 
@@ -313,14 +332,14 @@ unsafe fn reduction_of_pairs<L: Lanes, const ROWS: usize, const VECTORS: usize>(
             let last = row(args.depth - 1);
             multiply_step::<L, ROWS, VECTORS>(&mut sums, b, |i| word(*last.add(i), 0));
         }
-        store_reduction::<L, ROWS, VECTORS>(&sums, args);
+        store_reduction::<L, ROWS, VECTORS>(sums, args);
     }
 }
 
 /// Stores the sums of a reduction.
 #[inline(always)]
 unsafe fn store_reduction<L: Lanes, const ROWS: usize, const VECTORS: usize>(
-    sums: &[[L::Vector; VECTORS]; ROWS],
+    sums: [[L::Vector; VECTORS]; ROWS],
     args: &Reduction,
 ) {
     // SAFETY: as the caller promises.

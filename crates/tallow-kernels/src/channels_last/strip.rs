@@ -76,9 +76,9 @@ pub(super) unsafe fn tile<L: Lanes, const ROWS: usize, const VECTORS: usize>(
             finish
         });
         if args.columns == VECTORS * L::COUNT {
-            store_tile::<L, ROWS, VECTORS>(&sums, &out, false, finish.as_ref());
+            store_tile::<L, ROWS, VECTORS>(sums, &out, false, finish.as_ref());
         } else {
-            store_part::<L, ROWS, VECTORS>(&sums, &out, (args.columns, false, finish.as_ref()));
+            store_part::<L, ROWS, VECTORS>(sums, &out, (args.columns, false, finish.as_ref()));
         }
     }
 }
