@@ -1,5 +1,5 @@
-//! Trains a convolutional network on real images that are part of Tallow, evaluates it, and leaves a checkpoint and a delivery: a folder
-//! that says what is in it and proves on the target machine that it works.
+//! Trains a convolutional network on real images that are part of Tallow, looks where the time goes, evaluates it, and leaves a
+//! checkpoint and a delivery: a folder that says what is in it and proves on the target machine that it works.
 //!
 //!     cargo run --release --example quickstart
 //!
@@ -18,6 +18,7 @@ use candle_core::{DType, Device, Tensor};
 use tallow::export::{Delivery, deliver, manifest::Build};
 use tallow::nn::summary_of;
 use tallow::prelude::*;
+use tallow::profile::{Profiler, Schedule};
 
 const USAGE: &str = "\
 usage: quickstart [--data DIR] [--epochs N] [--seed N] [--out DIR]
@@ -30,7 +31,7 @@ usage: quickstart [--data DIR] [--epochs N] [--seed N] [--out DIR]
 const BATCH: usize = 64;
 
 fn main() -> Result<()> {
-    let _profile = tallow::profile::from_env()?;
+    let whole_program = tallow::profile::from_env()?;
     let Some(settings) = Settings::from_arguments(std::env::args().skip(1))? else {
         println!("{USAGE}");
         return Ok(());
@@ -63,6 +64,14 @@ fn main() -> Result<()> {
     let image = Tensor::zeros((1, 1, 28, 28), DType::F32, &Device::Cpu)?;
     println!("{}", summary_of(&model, &image, Some(&params))?);
 
+    // Twenty steps are profiled, once plans are compiled and the loader is ahead; unless the whole program is.
+    let profiler = match whole_program.profiler() {
+        Some(profiler) => profiler.clone(),
+        None => Profiler::builder()
+            .schedule(Schedule::once(10, 2, 20))
+            .start()?,
+    };
+
     // Training.
     let checkpoint = settings.out.join("checkpoint.safetensors");
     let mut trainer = Trainer::builder(model, params)
@@ -76,8 +85,11 @@ fn main() -> Result<()> {
         })
         .compile(CompileOptions::default())
         .checkpoint(&checkpoint)
+        .hook(Box::new(profiler.hook()))
         .build()?;
     let history = trainer.fit(&train, Some(&test))?;
+    let profile = profiler.finish();
+    println!("{}", profile.bottlenecks());
 
     let accuracy = history.last().and_then(|epoch| epoch.evaluation.as_ref());
     let accuracy = accuracy.context("no epoch was trained")?.accuracy;
@@ -106,7 +118,8 @@ fn main() -> Result<()> {
         .normalisation(255.0, &stats.mean, &stats.std)
         .trained_on(settings.seed, format!("Fashion-MNIST, {samples} images"))
         .metric("test_accuracy", accuracy)
-        .git_commit(commit);
+        .git_commit(commit)
+        .file("profile.txt", profile.summary());
     let image = batch.images.narrow(0, 0, 1)?;
     let folder = settings.out.join("delivery");
     let delivered = deliver(trainer.model(), &image, &delivery, folder)?;

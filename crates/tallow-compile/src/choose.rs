@@ -88,11 +88,16 @@ fn cost(site: &ConvolutionSite, algorithm: Algorithm) -> f64 {
     }
 }
 
+/// Of so few channels, an image's, making pairs costs more than multiplying them saves.
+const FEW_CHANNELS: usize = 4;
+
 /// Every algorithm that can compute a convolution.
 fn candidates(site: &ConvolutionSite, allowed: ByShape) -> Vec<Algorithm> {
-    let mut candidates = vec![match allowed.bf16 {
-        true => Algorithm::Bf16,
-        false => Algorithm::Direct,
+    let g = &site.geometry;
+    let mut candidates = vec![if allowed.bf16 && g.in_channels / g.groups > FEW_CHANNELS {
+        Algorithm::Bf16
+    } else {
+        Algorithm::Direct
     }];
     if allowed.winograd && winograd::suits(&site.geometry) {
         candidates.extend([

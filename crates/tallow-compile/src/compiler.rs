@@ -61,6 +61,11 @@ pub(crate) fn training_graph(graph: &Graph, options: &Options) -> Result<StepGra
     })
 }
 
+/// Whether kernels have instructions for bfloat16 here.
+pub(crate) fn multiplies_bf16() -> bool {
+    simd::level() == Level::Avx512Bf16
+}
+
 /// Makes a plan with the algorithms that the mode asks for.
 pub(crate) fn plan(
     graph: &Graph,
@@ -69,7 +74,7 @@ pub(crate) fn plan(
     external: &[usize],
     modules: &Modules,
 ) -> Result<Plan> {
-    let bf16 = options.precision == Precision::Bf16 && simd::level() == Level::Avx512Bf16;
+    let bf16 = options.precision == Precision::Bf16 && multiplies_bf16();
     let by_shape = ByShape {
         winograd: options.winograd,
         bf16,

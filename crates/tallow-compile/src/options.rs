@@ -54,8 +54,9 @@ pub enum Precision {
     #[default]
     F32,
     /// What convolutions, linear layers and attention multiply is rounded to bfloat16, in the backward pass too; sums,
-    /// and everything else, are 32-bit floats (`torch.autocast`). Faster where the CPU has AVX512-BF16; elsewhere the same
-    /// numbers come out of 32-bit kernels, a little slower than [`Precision::F32`].
+    /// and everything else, are 32-bit floats (`torch.autocast`). Faster where the CPU has AVX512-BF16, and a convolution that is
+    /// faster still by Winograd's algorithm in 32-bit floats takes that; elsewhere rounded numbers go through 32-bit kernels, a
+    /// little slower than [`Precision::F32`].
     Bf16,
 }
 

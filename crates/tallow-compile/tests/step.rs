@@ -7,18 +7,18 @@ use candle_nn::ModuleT;
 use common::{Eager, batch, close, eager_step};
 use tallow_compile::{Options, StepCompiler};
 use tallow_nn::{
-    Gru, LeNet5, Linear, Lstm, RecurrentConfig, ResNet, SimpleCifar, Stem, VisionTransformer,
-    VisionTransformerConfig,
+    Activation, ConvNormAct, ConvNormActConfig, Gru, LeNet5, Linear, Lstm, RecurrentConfig, ResNet,
+    SimpleCifar, Stem, VisionTransformer, VisionTransformerConfig,
 };
 use tallow_tensor::ops::{self, CrossEntropyConfig};
 use tallow_tensor::{Params, rng};
 
-/// One step of a model, compiled and eager from the same parameters, and the largest relative difference allowed.
+/// One step of a model, compiled and eager from the same parameters, and the largest relative differences allowed: of outputs, and of gradients.
 fn compare<M: ModuleT>(
     make: impl Fn(&Params) -> candle_core::Result<M>,
     (images, labels): (Tensor, Tensor),
     options: Options,
-    tolerance: f64,
+    [tolerance, of_gradients]: [f64; 2],
 ) {
     let params = Params::f32_cpu();
     let model = make(&params).unwrap();
@@ -61,7 +61,7 @@ fn compare<M: ModuleT>(
                 .gradients
                 .get(&var)
                 .unwrap_or_else(|| panic!("{name} has no gradient"));
-            close(&name, found, expected, tolerance);
+            close(&name, found, expected, of_gradients);
         }
         for (name, after) in params.to_tensors().unwrap() {
             close(&name, &after, &buffers[&name], 1e-5);
@@ -82,7 +82,7 @@ fn simple_cifar() {
         |p| SimpleCifar::new(3, 10, p.builder()),
         data(),
         direct(),
-        1e-5,
+        [1e-5; 2],
     );
 }
 
@@ -92,20 +92,58 @@ fn lenet() {
         |p| LeNet5::new(10, p.builder()),
         batch([4, 1, 28, 28], 10),
         direct(),
-        1e-5,
+        [1e-5; 2],
     );
 }
 
 #[test]
 fn resnet18() {
     let make = |p: &Params| ResNet::resnet18(10, Stem::Cifar, p.builder());
-    compare(make, batch([4, 3, 32, 32], 10), direct(), 1e-4);
+    compare(make, batch([4, 3, 32, 32], 10), direct(), [1e-4; 2]);
 }
 
 #[test]
 fn resnet18_by_winograd() {
     let make = |p: &Params| ResNet::resnet18(10, Stem::Cifar, p.builder());
-    compare(make, batch([4, 3, 32, 32], 10), Options::default(), 1e-3);
+    // A ReLU's input that is zero but for rounding may fall on the other side: a jump of gradients of few pixels, here 64 a channel.
+    let data = batch([4, 3, 32, 32], 10);
+    compare(make, data, Options::default(), [1e-4, 5e-2]);
+}
+
+/// Seven layers of 3x3 without a kink.
+struct Smooth {
+    layers: Vec<ConvNormAct>,
+    head: Linear,
+}
+
+impl ModuleT for Smooth {
+    fn forward_t(&self, xs: &Tensor, train: bool) -> candle_core::Result<Tensor> {
+        let first = xs.clone();
+        let apply = |xs: Tensor, layer: &ConvNormAct| layer.forward_t(&xs, train);
+        let xs = self.layers.iter().try_fold(first, apply)?;
+        let features = ops::flatten(&ops::adaptive_avg_pool2d(&xs, [1, 1])?, 1)?;
+        self.head.forward_t(&features, train)
+    }
+}
+
+#[test]
+fn a_deep_smooth_network_by_winograd() {
+    let make = |p: &Params| {
+        let config = ConvNormActConfig {
+            activation: Some(Activation::Silu),
+            ..Default::default()
+        };
+        let layer = |i: usize| {
+            let inputs = if i == 0 { 3 } else { 64 };
+            ConvNormAct::new(inputs, 64, config.clone(), p.builder().pp(i))
+        };
+        Ok(Smooth {
+            layers: (0..7).map(layer).collect::<candle_core::Result<_>>()?,
+            head: Linear::new(64, 10, p.builder().pp("head"))?,
+        })
+    };
+    let data = batch([4, 3, 32, 32], 10);
+    compare(make, data, Options::default(), [1e-4; 2]);
 }
 
 #[test]
@@ -119,7 +157,7 @@ fn vit_tiny() {
         config.depth = 3;
         VisionTransformer::from_config(config, p.builder())
     };
-    compare(make, batch([2, 3, 32, 32], 10), direct(), 1e-5);
+    compare(make, batch([2, 3, 32, 32], 10), direct(), [1e-5; 2]);
 }
 
 /// The same bytes again, and for any number of threads.
@@ -259,12 +297,12 @@ fn recurrent_layers_whose_steps_in_time_become_one_plan() {
             head: head(p)?,
         })
     };
-    compare(lstm, batch([4, 1, 7, 5], 3), direct(), 1e-5);
+    compare(lstm, batch([4, 1, 7, 5], 3), direct(), [1e-5; 2]);
     let gru = |p: &Params| {
         Ok(RowReader {
             recurrent: Gru::new(5, 6, config, p.builder().pp("gru"))?,
             head: head(p)?,
         })
     };
-    compare(gru, batch([4, 1, 7, 5], 3), direct(), 1e-5);
+    compare(gru, batch([4, 1, 7, 5], 3), direct(), [1e-5; 2]);
 }

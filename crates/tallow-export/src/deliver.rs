@@ -42,6 +42,7 @@ pub struct Delivery<'a> {
     latency_limit: Option<f64>,
     winograd: bool,
     onnx: bool,
+    others: Vec<(String, Vec<u8>)>,
 }
 
 impl<'a> Delivery<'a> {
@@ -59,6 +60,7 @@ impl<'a> Delivery<'a> {
             latency_limit: None,
             winograd: true,
             onnx: true,
+            others: Vec::new(),
         }
     }
 
@@ -135,6 +137,14 @@ impl<'a> Delivery<'a> {
     #[must_use]
     pub fn onnx(mut self, onnx: bool) -> Self {
         self.onnx = onnx;
+        self
+    }
+
+    /// Another file of the folder, such as a model card or the summary of a profile: listed, hashed and verified as the others
+    /// are.
+    #[must_use]
+    pub fn file(mut self, name: impl Into<String>, contents: impl Into<Vec<u8>>) -> Self {
+        self.others.push((name.into(), contents.into()));
         self
     }
 
@@ -222,6 +232,7 @@ fn fill<M: ModuleT>(
     if let Some(first) = latency.first_mut() {
         first.limit_ms = delivery.latency_limit;
     }
+    write_others(delivery, folder)?;
     let files = files(delivery, folder)?;
     let manifest = manifest(delivery, &program, &runner, latency, golden, files);
     manifest.write(folder)?;
@@ -268,8 +279,31 @@ fn files(delivery: &Delivery<'_>, folder: &Path) -> Result<Vec<DeliveredFile>> {
     if delivery.onnx {
         names.push((ONNX, Role::Onnx));
     }
+    let others = delivery.others.iter();
+    names.extend(others.map(|(name, _)| (name.as_str(), Role::Other)));
     let file = |(name, role)| checksum::of_file(folder, name, role);
     names.into_iter().map(file).collect()
+}
+
+/// A name is one of a plain file, and nobody else's.
+fn write_others(delivery: &Delivery<'_>, folder: &Path) -> Result<()> {
+    let mut taken = vec![PROGRAM, ONNX, GOLDEN, MANIFEST, SUMS];
+    for (name, contents) in &delivery.others {
+        let refuse = |found: &str, remedy: &'static str| {
+            let what = format!("the file `{name}` of a delivery");
+            Err(Error::unsupported(what, found, remedy))
+        };
+        if Path::new(name).file_name() != Some(name.as_ref()) || name.contains(['/', '\\']) {
+            return refuse("is no plain name of a file", "leave out folders");
+        }
+        if taken.contains(&name.as_str()) {
+            return refuse("is there already", "give it another name");
+        }
+        taken.push(name);
+        let path = folder.join(name);
+        std::fs::write(&path, contents).map_err(Error::io("write", &path))?;
+    }
+    Ok(())
 }
 
 fn manifest(

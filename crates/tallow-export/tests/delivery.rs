@@ -120,6 +120,49 @@ fn one_changed_byte_of_any_file_is_noticed() {
     assert_eq!(failures(&target), "");
 }
 
+#[test]
+fn other_files_are_part_of_it_under_names_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("clothes");
+    let (model, _, image) = model();
+    let with_card = described().onnx(false).file("card.md", "# Clothes");
+    let made = deliver(&model, &image, &with_card, &target).unwrap();
+    let card = target.join("card.md");
+    assert_eq!(std::fs::read(&card).unwrap(), b"# Clothes");
+    assert!(
+        made.manifest
+            .files
+            .iter()
+            .any(|file| file.name == "card.md")
+    );
+    std::fs::write(&card, "# Shoes!!").unwrap();
+    assert!(failures(&target).contains("card.md"));
+
+    // It goes when it is replaced, and no name gets out of the folder or over another file.
+    deliver(&model, &image, &described(), &target).unwrap();
+    assert!(!card.exists());
+    for name in [
+        "",
+        "..",
+        "../card.md",
+        "a/card.md",
+        "/card.md",
+        "model.onnx",
+        "manifest.json",
+    ] {
+        let delivery = described().file(name, "text");
+        let error = deliver(&model, &image, &delivery, &target).unwrap_err();
+        assert!(
+            matches!(error, Error::Unsupported { .. }),
+            "{name}: {error}"
+        );
+    }
+    let twice = described().file("card.md", "a").file("card.md", "b");
+    let error = deliver(&model, &image, &twice, &target).unwrap_err();
+    assert!(error.to_string().contains("card.md"), "{error}");
+    assert_eq!(failures(&target), "");
+}
+
 /// Changes the manifest as someone would who makes the checksums fit.
 fn forge(folder: &Path, change: impl Fn(&mut Value)) {
     let path = folder.join("manifest.json");

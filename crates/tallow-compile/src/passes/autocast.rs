@@ -2,19 +2,24 @@
 //!
 //! Sums, norms, softmax, losses, residual additions, biases and updates stay in 32-bit floats, and so do the parameters:
 //! what is rounded is a copy. PyTorch's autocast rounds the results of products too; here they are kept.
+//!
+//! Where the CPU multiplies bfloat16, kernels round what they read, and those that are faster by another way, such as
+//! Winograd's, multiply floats as they are: only what no such kernel reads is rounded here.
 
 use std::collections::HashMap;
 
 use tallow_graph::op::Grad;
 use tallow_graph::{Graph, GraphError, NodeId, Op};
 
+use crate::compiler::multiplies_bf16;
 use crate::rewrite::Rewrite;
 
 /// The inputs of an operation that are rounded: those that it multiplies with each other and sums up.
-fn rounded(op: &Op) -> &'static [usize] {
+fn rounded(op: &Op, by_kernels: bool) -> &'static [usize] {
     match op {
-        Op::Conv2d(_) | Op::FusedConv2d(_) | Op::Linear | Op::MatMul => &[0, 1],
         Op::Attention(_) => &[0, 1, 2],
+        _ if by_kernels => &[],
+        Op::Conv2d(_) | Op::FusedConv2d(_) | Op::Linear | Op::MatMul => &[0, 1],
         // The gradient of what comes out with the other operand.
         Op::Grad(Grad { of, wrt: 0 | 1, .. }) if matches!(**of, Op::Conv2d(_) | Op::Linear) => {
             &[0, 1]
@@ -24,10 +29,11 @@ fn rounded(op: &Op) -> &'static [usize] {
 }
 
 pub(super) fn run(graph: &Graph) -> Result<Graph, GraphError> {
+    let by_kernels = multiplies_bf16();
     // Each value is rounded once, however many read it.
     let mut copies: HashMap<NodeId, NodeId> = HashMap::new();
     Rewrite::apply(graph, |rewrite, node| {
-        let places = rounded(&node.op);
+        let places = rounded(&node.op, by_kernels);
         if places.is_empty() {
             return Ok(false);
         }
