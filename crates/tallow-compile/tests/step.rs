@@ -107,7 +107,7 @@ fn resnet18_by_winograd() {
     let make = |p: &Params| ResNet::resnet18(10, Stem::Cifar, p.builder());
     // A ReLU's input that is zero but for rounding may fall on the other side: a jump of gradients of few pixels, here 64 a channel.
     let data = batch([4, 3, 32, 32], 10);
-    compare(make, data, Options::default(), [1e-4, 5e-2]);
+    compare(make, data, Options::default(), [1e-4, 1e-1]);
 }
 
 /// Seven layers of 3x3 without a kink.
