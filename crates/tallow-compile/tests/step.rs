@@ -135,7 +135,7 @@ fn a_deep_smooth_network_by_winograd() {
         };
         let layer = |i: usize| {
             let inputs = if i == 0 { 3 } else { 64 };
-            ConvNormAct::new(inputs, 64, config.clone(), p.builder().pp(i))
+            ConvNormAct::new(inputs, 64, config, p.builder().pp(i))
         };
         Ok(Smooth {
             layers: (0..7).map(layer).collect::<candle_core::Result<_>>()?,
