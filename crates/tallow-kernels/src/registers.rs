@@ -127,8 +127,10 @@ impl Lanes for Portable {
 mod integers;
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) use integers::{Avx2Halves, Avx2Pairs, Avx512Halves, Avx512Pairs, Avx512Vnni};
-pub(crate) use integers::{PortableHalves, PortablePairsOfIntegers};
+pub(crate) use integers::{
+    Avx2Halves, Avx2Pairs, Avx512Halves, Avx512Pairs, Avx512Vnni, Avx512VnniFours,
+};
+pub(crate) use integers::{PortableFours, PortableHalves, PortablePairsOfIntegers};
 
 #[cfg(test)]
 pub(crate) use crate::channels_last::pairs::PortablePairs;

@@ -5,6 +5,7 @@ use tallow_kernels::channels_last::int8::{
     self, Algorithm, Finish, Quantization, Residual, Target,
 };
 use tallow_kernels::conv::Conv2dGeometry;
+use tallow_kernels::simd::{Level, with_level};
 use tallow_kernels::workspace::Workspace;
 
 const INPUT: Quantization = Quantization {
@@ -61,30 +62,42 @@ fn sums(g: &Conv2dGeometry, x: &[i32], w: &[i32]) -> Vec<i32> {
     sums
 }
 
+/// Of what is never below zero.
+const UNSIGNED: Quantization = Quantization {
+    scale: 0.5,
+    zero_point: 0,
+};
+
 struct Case {
     geometry: Conv2dGeometry,
+    input: Quantization,
     x: Vec<i32>,
     w: Vec<i32>,
 }
 
 impl Case {
-    fn new(geometry: Conv2dGeometry, seed: u32) -> Self {
+    fn new(geometry: Conv2dGeometry, input: Quantization, seed: u32) -> Self {
         let g = &geometry;
-        let zero = i32::from(INPUT.zero_point);
+        let zero = i32::from(input.zero_point);
         let pixels = g.batch * g.in_size[0] * g.in_size[1];
         let filter = g.in_channels / g.groups * g.kernel[0] * g.kernel[1];
         Self {
             x: numbers(pixels * g.in_channels, -zero, 255 - zero, seed),
             w: numbers(g.out_channels * filter, -127, 127, seed + 1),
             geometry,
+            input,
         }
     }
 
     fn words(&self) -> Vec<f32> {
         let channels = self.geometry.in_channels;
-        let floats: Vec<f32> = self.x.iter().map(|&x| x as f32 * INPUT.scale).collect();
+        let floats: Vec<f32> = self
+            .x
+            .iter()
+            .map(|&x| x as f32 * self.input.scale)
+            .collect();
         let mut words = vec![0.0; floats.len() / channels * int8::words(channels)];
-        int8::quantize(INPUT, channels, &floats, &mut words).unwrap();
+        int8::quantize(self.input, channels, &floats, &mut words).unwrap();
         words
     }
 
@@ -105,10 +118,29 @@ impl Case {
         .unwrap();
     }
 
+    fn algorithms(&self) -> Vec<Algorithm> {
+        let mut algorithms = vec![Algorithm::Direct];
+        if int8::winograd_suits(&self.geometry) {
+            algorithms.push(Algorithm::Winograd);
+        }
+        let zero_point = self.input.zero_point;
+        if int8::fours_suit(&self.geometry, zero_point) {
+            algorithms.push(Algorithm::Fours { zero_point });
+        }
+        algorithms
+    }
+
+    /// At every level.
     fn check(&self) {
+        for level in Level::available() {
+            with_level(level, || self.check_here());
+        }
+    }
+
+    fn check_here(&self) {
         let sums = sums(&self.geometry, &self.x, &self.w);
         let scales = vec![1.0; self.geometry.out_channels];
-        for algorithm in algorithms(&self.geometry) {
+        for algorithm in self.algorithms() {
             let mut y = vec![0.0; sums.len()];
             self.run(algorithm, &Finish::new(&scales), Target::Floats(&mut y));
             let channels = self.geometry.out_channels;
@@ -140,14 +172,6 @@ impl Case {
             }
         }
     }
-}
-
-fn algorithms(geometry: &Conv2dGeometry) -> Vec<Algorithm> {
-    let mut algorithms = vec![Algorithm::Direct];
-    if int8::winograd_suits(geometry) {
-        algorithms.push(Algorithm::Winograd);
-    }
-    algorithms
 }
 
 fn geometry(
@@ -182,7 +206,9 @@ fn convolutions_of_common_networks_are_exact() {
         ([3, 37, 10, 1], [1, 1], [1, 1], [1, 0, 1]),
         ([1, 8, 12, 4], [9, 9], [3, 3], [1, 2, 2]),
     ] {
-        Case::new(geometry(channels, size, kernel, steps), 1).check();
+        for input in [INPUT, UNSIGNED] {
+            Case::new(geometry(channels, size, kernel, steps), input, 1).check();
+        }
     }
 }
 
@@ -190,11 +216,18 @@ fn convolutions_of_common_networks_are_exact() {
 fn the_largest_numbers_do_not_overflow() {
     let g = geometry([1, 1800, 1, 1], [4, 4], [3, 3], [1, 1, 1]);
     let zero = i32::from(INPUT.zero_point);
-    for (x, w) in [(255 - zero, 127), (255 - zero, -127), (-zero, 127)] {
+    for (input, x, w) in [
+        (INPUT, 255 - zero, 127),
+        (INPUT, 255 - zero, -127),
+        (INPUT, -zero, 127),
+        (UNSIGNED, 255, 127),
+        (UNSIGNED, 255, -127),
+    ] {
         let case = Case {
             x: vec![x; 16 * 1800],
             w: vec![w; 9 * 1800],
             geometry: g,
+            input,
         };
         case.check();
     }
@@ -206,18 +239,20 @@ proptest! {
         batch in 1..3usize, half in 1..6usize, odd in 0..2usize, filters in 1..20usize, groups in 1..3usize,
         size in prop::array::uniform2(4..11usize), kernel in prop::array::uniform2(1..4usize),
         stride in 1..3usize, padding in 0..3usize, dilation in 1..3usize, seed in 0..1000u32,
+        unsigned in any::<bool>(),
     ) {
         let channels = if groups == 1 { 2 * half - odd } else { 2 * half };
         prop_assume!((0..2).all(|axis| size[axis] + 2 * padding > (kernel[axis] - 1) * dilation));
         let numbers = [batch, channels * groups, filters * groups, groups];
-        Case::new(geometry(numbers, size, kernel, [stride, padding, dilation]), seed).check();
+        let input = if unsigned { UNSIGNED } else { INPUT };
+        Case::new(geometry(numbers, size, kernel, [stride, padding, dilation]), input, seed).check();
     }
 }
 
 #[test]
 fn everything_of_a_finish_is_applied_in_order() {
     let g = geometry([2, 6, 5, 1], [6, 7], [3, 3], [1, 1, 1]);
-    let case = Case::new(g, 5);
+    let case = Case::new(g, UNSIGNED, 5);
     let sums = sums(&g, &case.x, &case.w);
     let scales: Vec<f32> = (0..5).map(|o| 0.01 + o as f32 / 512.0).collect();
     let bias: Vec<f32> = (0..5).map(|o| o as f32 * 10.0 - 20.0).collect();
@@ -229,7 +264,7 @@ fn everything_of_a_finish_is_applied_in_order() {
     let expected: Vec<f32> = (0..sums.len())
         .map(|i| (sums[i] as f32 * scales[i % 5] + bias[i % 5] + residual[i]).clamp(0.0, 400.0))
         .collect();
-    for algorithm in algorithms(&g) {
+    for algorithm in case.algorithms() {
         for residual in [
             Residual::Floats(&residual),
             Residual::Words(&residual_words, OUTPUT),
@@ -305,6 +340,19 @@ fn what_does_not_suit_is_refused_with_a_way_out() {
             .to_string()
             .contains("Algorithm::Direct")
     );
+    let refused = int8::pack(
+        &depthwise,
+        Algorithm::Fours { zero_point: 0 },
+        &[0; 36],
+        &mut [],
+        &ws,
+    );
+    assert!(
+        refused
+            .unwrap_err()
+            .to_string()
+            .contains("Algorithm::Direct")
+    );
     let refused = int8::pack(&strided, Algorithm::Direct, &[0; 143], &mut [], &ws);
     assert!(refused.unwrap_err().to_string().contains("143"));
 }
@@ -315,7 +363,12 @@ fn an_empty_batch_is_no_output() {
         batch: 0,
         ..geometry([1, 4, 4, 1], [5, 5], [3, 3], [1, 1, 1])
     };
-    for algorithm in algorithms(&g) {
+    for algorithm in [
+        Algorithm::Direct,
+        Algorithm::Winograd,
+        Algorithm::Fours { zero_point: 0 },
+        Algorithm::Fours { zero_point: 9 },
+    ] {
         let mut packed = vec![0.0; int8::packed_len(&g, algorithm)];
         int8::pack(&g, algorithm, &[1; 144], &mut packed, &Workspace::new()).unwrap();
         let finish = Finish::new(&[1.0; 4]);

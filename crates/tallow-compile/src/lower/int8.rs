@@ -30,7 +30,10 @@ pub(super) fn conv2d(site: &Site<'_>, op: &Int8Conv2d) -> Result<Lowered> {
     let channels = site.shape(1)[1] * op.conv.groups;
     let x = [batch, channels, height, width];
     let geometry = geometry(site, &op.conv, &x, site.shape(1))?;
-    let algorithm = if int8::winograd_suits(&geometry) && channels > FEW_CHANNELS {
+    let zero_point = op.x.zero_point;
+    let algorithm = if int8::multiplies_fours() && int8::fours_suit(&geometry, zero_point) {
+        Algorithm::Fours { zero_point }
+    } else if int8::winograd_suits(&geometry) && channels > FEW_CHANNELS {
         Algorithm::Winograd
     } else {
         Algorithm::Direct

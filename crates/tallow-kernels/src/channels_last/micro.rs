@@ -127,6 +127,16 @@ impl Micro {
             portable: &portable_integers::MICRO,
         )
     }
+
+    /// Kernels for fours of 8-bit whole numbers, of the activations without a sign, and 32-bit sums: with AVX-512 VNNI, or for
+    /// any CPU.
+    pub(crate) fn fours() -> &'static Self {
+        by_level!(
+            avx512: if has_vnni() { &avx512_fours::MICRO } else { &portable_fours::MICRO },
+            avx2: &portable_fours::MICRO,
+            portable: &portable_fours::MICRO,
+        )
+    }
 }
 
 #[inline(always)]
@@ -435,6 +445,14 @@ compile!(
 compile!(
     avx512_bf16, Avx512Bf16, reduction_of_pairs, pairs: true, rows: [1 2 3 4 5 6], vectors: 4,
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")]
+);
+
+compile!(portable_fours, PortableFours, reduction, pairs: false, rows: [1 2 3 4], vectors: 1,);
+
+#[cfg(target_arch = "x86_64")]
+compile!(
+    avx512_fours, Avx512VnniFours, reduction, pairs: false, rows: [1 2 3 4 5 6], vectors: 4,
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma")]
 );
 
 compile!(

@@ -1,12 +1,16 @@
-//! Registers of whole numbers in the places of floats: pairs of 16 bits that are multiplied, and sums of 32 bits.
+//! Registers of whole numbers in the places of floats: pairs of 16 bits or fours of 8 that are multiplied, and sums of 32 bits.
 //!
 //! The loops of floats serve for whole numbers as well: `Pairs` multiplies pairs of numbers and adds both products to a
-//! 32-bit sum, `Halves` adds and subtracts 16-bit numbers. Both are exact as long as nothing overflows.
+//! 32-bit sum, `Fours` numbers from 0 to 255 with ones from -128 to 127, `Halves` adds and subtracts 16-bit numbers. All are
+//! exact as long as nothing overflows.
 
 use super::Lanes;
 
 /// Registers of pairs of 16-bit numbers to multiply; everything else is done to 32-bit sums.
 pub(crate) struct PortablePairsOfIntegers;
+
+/// Registers of fours of 8-bit numbers to multiply, without a sign and with one; everything else is done to 32-bit sums.
+pub(crate) struct PortableFours;
 
 /// Registers of twice as many 16-bit numbers.
 pub(crate) struct PortableHalves;
@@ -109,6 +113,20 @@ portable!(PortablePairsOfIntegers, each_sum, |a: [f32; 8],
         from_sum(sum(c[lane]).wrapping_add(a[0] * b[0] + a[1] * b[1]))
     })
 });
+portable!(PortableFours, each_sum, |a: [f32; 8],
+                                    b: [f32; 8],
+                                    c: [f32; 8]|
+ -> [f32; 8] {
+    std::array::from_fn(|lane| {
+        let (a, b) = (
+            a[lane].to_bits().to_le_bytes(),
+            b[lane].to_bits().to_le_bytes(),
+        );
+        let products = a.iter().zip(b);
+        let products = products.map(|(&a, b)| i32::from(a) * i32::from(b.cast_signed()));
+        from_sum(products.fold(sum(c[lane]), i32::wrapping_add))
+    })
+});
 portable!(PortableHalves, each_half, |a: [f32; 8],
                                       b: [f32; 8],
                                       c: [f32; 8]|
@@ -118,7 +136,9 @@ portable!(PortableHalves, each_half, |a: [f32; 8],
 });
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) use x86::{Avx2Halves, Avx2Pairs, Avx512Halves, Avx512Pairs, Avx512Vnni};
+pub(crate) use x86::{
+    Avx2Halves, Avx2Pairs, Avx512Halves, Avx512Pairs, Avx512Vnni, Avx512VnniFours,
+};
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
@@ -136,6 +156,9 @@ mod x86 {
 
     /// As [`Avx512Pairs`], with the one instruction of AVX-512 VNNI.
     pub(crate) struct Avx512Vnni;
+
+    /// As [`super::PortableFours`], with the one instruction of AVX-512 VNNI.
+    pub(crate) struct Avx512VnniFours;
 
     /// As [`super::PortableHalves`], with AVX-512 BW.
     pub(crate) struct Avx512Halves;
@@ -256,6 +279,15 @@ mod x86 {
         _mm512_max_epi32,
         _mm512_min_epi32,
         |a, b, c| arch::_mm512_dpwssd_epi32(c, a, b)
+    );
+    avx512!(
+        Avx512VnniFours,
+        _mm512_add_epi32,
+        _mm512_sub_epi32,
+        _mm512_mullo_epi32,
+        _mm512_max_epi32,
+        _mm512_min_epi32,
+        |a, b, c| arch::_mm512_dpbusd_epi32(c, a, b)
     );
     avx512!(
         Avx512Halves,

@@ -6,6 +6,8 @@
 //! the next. So every pixel of the gradient is written once, and no zeros are multiplied that the stride puts between
 //! the rows of `dy`.
 
+use std::ops::Range;
+
 use super::Direction;
 use crate::conv::Conv2dGeometry;
 
@@ -37,6 +39,14 @@ impl Axis {
         (0..self.source as isize)
             .contains(&at)
             .then_some(at as usize)
+    }
+
+    /// The positions, of endlessly many, under which a tap doesn't read padding.
+    pub(super) fn live(&self, tap: usize) -> Range<usize> {
+        // A position reads pixel `position * stride - before`.
+        let before = -(self.first + (tap * self.step) as isize);
+        let from = |pixel: isize| pixel.max(0).unsigned_abs().div_ceil(self.stride);
+        from(before)..from(before + self.source as isize)
     }
 
     fn forward(geometry: &Conv2dGeometry, axis: usize) -> Self {

@@ -1,6 +1,7 @@
-//! The direct convolution of words of two whole numbers, to 32-bit sums: see `channels_last::int8`.
+//! The direct convolution of words of two or four whole numbers, to 32-bit sums: see `channels_last::int8`.
 //!
-//! Lengths and geometry were checked by the caller; geometries count words, not channels.
+//! Lengths and geometry were checked by the caller; geometries count words, not channels. `micro` are the kernels for what
+//! words hold.
 
 use super::Direction;
 use super::Finish;
@@ -14,25 +15,26 @@ use crate::channels_last::micro::Micro;
 use crate::conv::Conv2dGeometry;
 use crate::workspace::Workspace;
 
-pub(crate) fn packed_len(geometry: &Conv2dGeometry) -> usize {
-    Correlations::new(geometry, Direction::Forward).packed_len(Micro::integers().columns)
+pub(crate) fn packed_len(geometry: &Conv2dGeometry, micro: &Micro) -> usize {
+    Correlations::new(geometry, Direction::Forward).packed_len(micro.columns)
 }
 
 /// Packs `[O, words, kh, kw]`.
-pub(crate) fn pack(geometry: &Conv2dGeometry, w: &[f32], packed: &mut [f32]) {
+pub(crate) fn pack(geometry: &Conv2dGeometry, micro: &Micro, w: &[f32], packed: &mut [f32]) {
     let correlations = Correlations::new(geometry, Direction::Forward);
-    super::pack::pack(&correlations, Micro::integers().columns, w, packed);
+    super::pack::pack(&correlations, micro.columns, w, packed);
 }
 
 /// Brings the sums to `sink`.
 pub(crate) fn forward(
     geometry: &Conv2dGeometry,
+    micro: &'static Micro,
     x: &[f32],
     packed: &[f32],
     sink: &Sink<'_>,
     workspace: &Workspace,
 ) {
-    let (micro, finish) = (Micro::integers(), Finish::default());
+    let finish = Finish::default();
     let correlations = Correlations::new(geometry, Direction::Forward);
     if padded::suits(geometry) {
         let rows = padded::pad(geometry, x, workspace);

@@ -151,20 +151,41 @@ impl<'w> RowTable<'w> {
         let [down, across] = &correlation.axes;
         let start = source.values.as_ptr();
         let table = self.pointers_mut();
-        let mut pixel = order.pixel(first);
-        for i in 0..pixels {
-            let image = pixel.image * source.image + offset;
-            let mut at = i;
-            for y in 0..down.taps {
-                let row = down.read(pixel.y, y).map(|y| image + y * source.row);
-                for x in 0..across.taps {
-                    let place = row.zip(across.read(pixel.x, x));
-                    table[at] =
-                        place.map_or(zeros, |(row, x)| start.wrapping_add(row + x * source.pixel));
-                    at += pixels;
+        let mut done = 0;
+        // Pixels side by side, or those of all images at a position, read rows that are evenly spaced.
+        while done < pixels {
+            let pixel = order.pixel(first + done);
+            let (to_end, step) = match order.images_inner {
+                true => (order.images - pixel.image, source.image),
+                false => (order.grid[1] - pixel.x, across.stride * source.pixel),
+            };
+            let run = to_end.min(pixels - done);
+            for tap in 0..down.taps * across.taps {
+                let (y, x) = (tap / across.taps, tap % across.taps);
+                let row = down.read(pixel.y, y).map(|y| y * source.row);
+                let live = across.live(x);
+                let live = match order.images_inner {
+                    _ if row.is_none() => 0..0,
+                    true if !live.contains(&pixel.x) => 0..0,
+                    true => 0..run,
+                    false => {
+                        let [start, end] = [live.start, live.end]
+                            .map(|position| position.saturating_sub(pixel.x).min(run));
+                        start..end
+                    }
+                };
+                let row = row.unwrap_or(0) + pixel.image * source.image + offset;
+                let to = &mut table[tap * pixels + done..][..run];
+                to[..live.start].fill(zeros);
+                to[live.end..].fill(zeros);
+                if let Some(column) = across.read(pixel.x + live.start, x) {
+                    let place = row + column * source.pixel;
+                    for (index, to) in to[live].iter_mut().enumerate() {
+                        *to = start.wrapping_add(place + index * step);
+                    }
                 }
             }
-            pixel = order.next(pixel);
+            done += run;
         }
     }
 

@@ -85,6 +85,7 @@ impl<'a> Finish<'a> {
             finish: self,
             columns,
             factor,
+            shifts: &[],
             to,
             target: SharedMut::new(values),
         }
@@ -96,6 +97,8 @@ pub(crate) struct Sink<'a> {
     finish: &'a Finish<'a>,
     columns: usize,
     factor: f32,
+    /// What is added to each channel's sums, or nothing.
+    shifts: &'a [f32],
     to: Option<Quantization>,
     target: SharedMut<'a>,
 }
@@ -113,7 +116,13 @@ pub(crate) struct Sums<'a> {
     pub(crate) stride: usize,
 }
 
-impl Sink<'_> {
+impl<'a> Sink<'a> {
+    /// Adds a whole number to each channel's sums, or nothing if there are none; where there are, sums are small enough to be
+    /// exact as floats.
+    pub(super) fn shift_by(&mut self, shifts: &'a [f32]) {
+        self.shifts = shifts;
+    }
+
     /// Finishes sums that no other task brings.
     pub(crate) fn store(&self, sums: Sums<'_>) {
         finish_rows(self, sums);
@@ -153,7 +162,11 @@ impl Sink<'_> {
             load::<I>(&finish.scales[start..][..len]),
             I::splat(self.factor),
         );
-        let mut values = I::mul(I::from_sums(load::<I>(sums)), scales);
+        let mut sums = I::from_sums(load::<I>(sums));
+        if !self.shifts.is_empty() {
+            sums = I::add(sums, load::<I>(&self.shifts[start..][..len]));
+        }
+        let mut values = I::mul(sums, scales);
         if let Some(bias) = finish.bias {
             values = I::add(values, load::<I>(&bias[start..][..len]));
         }

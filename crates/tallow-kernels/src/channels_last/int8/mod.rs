@@ -34,9 +34,12 @@ pub use finish::{Finish, Residual, Target};
 pub(crate) use finish::{Sink, Sums};
 pub use words::{Quantization, dequantize, quantize, words};
 
+use super::micro::Micro;
 use super::{conv, winograd};
 use crate::conv::Conv2dGeometry;
 use crate::error::{Error, Result, check_len};
+#[cfg(target_arch = "x86_64")]
+use crate::simd::{Level, has_vnni, level};
 use crate::workspace::{Scratch, Workspace};
 
 /// How a convolution is computed. Both ways give the same bits.
@@ -47,6 +50,12 @@ pub enum Algorithm {
     /// [`winograd`]'s F(2x2, 3x3) in whole numbers, for convolutions that [suit](winograd_suits) it: 16
     /// multiplications for 4 outputs instead of 36.
     Winograd,
+    /// As [`Algorithm::Direct`], of `q` itself, which has 8 bits, four to a word, for convolutions that
+    /// [suit](fours_suit) it. Fast where the CPU [has instructions](multiplies_fours) for it.
+    Fours {
+        /// That of the input; by another one's results are wrong.
+        zero_point: u8,
+    },
 }
 
 /// Most products in a sum that can't overflow: channels of a group times pixels of a kernel.
@@ -73,12 +82,38 @@ pub fn winograd_suits(geometry: &Conv2dGeometry) -> bool {
         && geometry.in_channels <= MAX_WINOGRAD_CHANNELS
 }
 
+/// Most products in a sum of `q`, of which those of the zero point are taken as a float: floats hold whole numbers so large.
+const MAX_SHIFTED_TERMS: usize = (1 << f32::MANTISSA_DIGITS) / (255 * 127);
+
+/// Whether [`Algorithm::Fours`] can compute it: one group, and where the input's zero point isn't 0 sums of at most some 500
+/// terms, as an image's.
+pub fn fours_suit(geometry: &Conv2dGeometry, zero_point: u8) -> bool {
+    let terms = geometry.in_channels * geometry.kernel[0] * geometry.kernel[1];
+    suits(geometry) && geometry.groups == 1 && (zero_point == 0 || terms <= MAX_SHIFTED_TERMS)
+}
+
+/// Whether the SIMD level in force and the CPU multiply fours of 8-bit numbers by one instruction: AVX-512 VNNI.
+pub fn multiplies_fours() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return level() >= Level::Avx512 && has_vnni();
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
 /// Length of the slice that [`pack`] fills. It depends on the SIMD level.
 pub fn packed_len(geometry: &Conv2dGeometry, algorithm: Algorithm) -> usize {
-    let geometry = of_words(geometry);
+    let words = of_words(geometry, algorithm);
     match algorithm {
-        Algorithm::Direct => conv::integers::packed_len(&geometry),
-        Algorithm::Winograd => winograd::integers::packed_len(&geometry),
+        Algorithm::Direct => conv::integers::packed_len(&words, Micro::integers()),
+        Algorithm::Fours { zero_point } => {
+            let shifts = if zero_point == 0 {
+                0
+            } else {
+                geometry.out_channels
+            };
+            conv::integers::packed_len(&words, Micro::fours()) + shifts
+        }
+        Algorithm::Winograd => winograd::integers::packed_len(&words),
     }
 }
 
@@ -108,11 +143,21 @@ pub fn pack(
         });
     }
     check_len(KERNEL, "packed", packed, packed_len(geometry, algorithm))?;
-    let filters = word_filters(geometry, w, workspace);
-    let geometry = of_words(geometry);
+    let words = of_words(geometry, algorithm);
+    let filters = word_filters(geometry, algorithm, w, workspace);
     match algorithm {
-        Algorithm::Direct => conv::integers::pack(&geometry, &filters, packed),
-        Algorithm::Winograd => winograd::integers::pack(&geometry, &filters, packed),
+        Algorithm::Direct => conv::integers::pack(&words, Micro::integers(), &filters, packed),
+        Algorithm::Fours { zero_point } => {
+            let len = conv::integers::packed_len(&words, Micro::fours());
+            let (packed, shifts) = packed.split_at_mut(len);
+            conv::integers::pack(&words, Micro::fours(), &filters, packed);
+            let filters = w.chunks_exact((channels * taps).max(1));
+            for (shift, filter) in shifts.iter_mut().zip(filters) {
+                let sum: i32 = filter.iter().map(|&w| i32::from(w)).sum();
+                *shift = (-i32::from(zero_point) * sum) as f32;
+            }
+        }
+        Algorithm::Winograd => winograd::integers::pack(&words, &filters, packed),
     }
     Ok(())
 }
@@ -155,46 +200,83 @@ pub fn forward(
         }
         y => y,
     };
-    let geometry = of_words(geometry);
+    let words = of_words(geometry, algorithm);
     match algorithm {
         Algorithm::Direct => {
-            let sink = finish.sink(columns, 1.0, y);
-            conv::integers::forward(&geometry, x, packed, &sink, workspace);
+            let (micro, sink) = (Micro::integers(), finish.sink(columns, 1.0, y));
+            conv::integers::forward(&words, micro, x, packed, &sink, workspace);
+        }
+        Algorithm::Fours { zero_point } => {
+            let len = conv::integers::packed_len(&words, Micro::fours());
+            let (packed, shifts) = packed.split_at(len);
+            // Padding is the zero point, so that each output's products of it are those of all weights.
+            let words = match zero_point {
+                0 => words,
+                _ => with_padding_inside(&words),
+            };
+            let mut fours = workspace.take(words.batch * words::plane(&words) * words.in_channels);
+            words::narrow(zero_point, geometry, x, &words, &mut fours);
+            let mut sink = finish.sink(columns, 1.0, y);
+            sink.shift_by(shifts);
+            conv::integers::forward(&words, Micro::fours(), &fours, packed, &sink, workspace);
         }
         Algorithm::Winograd => {
             let sink = finish.sink(columns, winograd::integers::FACTOR, y);
-            winograd::integers::forward(&geometry, x, packed, &sink, workspace);
+            winograd::integers::forward(&words, x, packed, &sink, workspace);
         }
     }
     Ok(())
 }
 
-/// The convolution of words: pairs of channels are one.
-fn of_words(geometry: &Conv2dGeometry) -> Conv2dGeometry {
-    let channels = geometry.in_channels / geometry.groups.max(1);
+/// The same convolution of images that have their padding.
+fn with_padding_inside(geometry: &Conv2dGeometry) -> Conv2dGeometry {
+    let size = |axis: usize| geometry.in_size[axis] + 2 * geometry.padding[axis];
     Conv2dGeometry {
-        in_channels: geometry.groups * words(channels),
+        in_size: [size(0), size(1)],
+        padding: [0, 0],
         ..*geometry
     }
 }
 
-/// Filters of pairs, `[O, words(C / groups), kh, kw]`.
+/// Channels of a word that an algorithm multiplies.
+fn channels_of_word(algorithm: Algorithm) -> usize {
+    match algorithm {
+        Algorithm::Direct | Algorithm::Winograd => 2,
+        Algorithm::Fours { .. } => 4,
+    }
+}
+
+/// The convolution of words: their channels are one.
+fn of_words(geometry: &Conv2dGeometry, algorithm: Algorithm) -> Conv2dGeometry {
+    let channels = geometry.in_channels / geometry.groups.max(1);
+    Conv2dGeometry {
+        in_channels: geometry.groups * channels.div_ceil(channels_of_word(algorithm)),
+        ..*geometry
+    }
+}
+
+/// Filters of words, `[O, words, kh, kw]`.
 fn word_filters<'w>(
     geometry: &Conv2dGeometry,
+    algorithm: Algorithm,
     w: &[i8],
     workspace: &'w Workspace,
 ) -> Scratch<'w, f32> {
+    let each = channels_of_word(algorithm);
     let channels = geometry.in_channels / geometry.groups;
     let taps = geometry.kernel[0] * geometry.kernel[1];
-    let mut filters = workspace.take(geometry.out_channels * words(channels) * taps);
+    let words = channels.div_ceil(each) * taps;
+    let mut filters = workspace.take(geometry.out_channels * words);
     let filter = (channels * taps).max(1);
-    let to = filters.chunks_exact_mut((words(channels) * taps).max(1));
+    let to = filters.chunks_exact_mut(words.max(1));
     for (to, from) in to.zip(w.chunks_exact(filter)) {
-        for (to, pair) in to.chunks_exact_mut(taps).zip(from.chunks(2 * taps)) {
-            let (first, second) = pair.split_at(taps);
+        for (to, from) in to.chunks_exact_mut(taps).zip(from.chunks(each * taps)) {
             for (tap, to) in to.iter_mut().enumerate() {
-                let second = second.get(tap).copied().unwrap_or(0);
-                *to = words::word(first[tap].into(), second.into());
+                let number = |channel: usize| from.get(channel * taps + tap).copied().unwrap_or(0);
+                *to = match algorithm {
+                    Algorithm::Fours { .. } => words::four([0, 1, 2, 3].map(number)),
+                    _ => words::word(number(0).into(), number(1).into()),
+                };
             }
         }
     }
@@ -214,6 +296,14 @@ fn check_geometry(
                 "{} channels in {} groups and kernel {:?}, but pairs of channels need an even number in each group, and \
                  exact sums at most {MAX_TERMS} terms; compute it in floats",
                 geometry.in_channels, geometry.groups, geometry.kernel
+            ),
+        ),
+        Algorithm::Fours { zero_point } => (
+            fours_suit(geometry, zero_point),
+            format!(
+                "{} groups, {} channels, kernel {:?} and zero point {zero_point}, but fours are for one group, and exact \
+                 sums for at most {MAX_SHIFTED_TERMS} terms, {MAX_TERMS} if the zero point is 0; use `Algorithm::Direct`",
+                geometry.groups, geometry.in_channels, geometry.kernel
             ),
         ),
         Algorithm::Winograd => (

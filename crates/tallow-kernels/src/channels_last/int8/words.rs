@@ -1,5 +1,6 @@
 //! From floats to words of two 16-bit numbers, and back.
 
+use crate::conv::Conv2dGeometry;
 use crate::error::{Result, check_len};
 use crate::parallel;
 use crate::simd::{Isa, LANES, dispatch};
@@ -35,6 +36,78 @@ pub(super) fn word(first: i16, second: i16) -> f32 {
     let mut word = [0.0];
     halves_mut(&mut word).copy_from_slice(&[first, second]);
     word[0]
+}
+
+/// A word of four numbers.
+pub(super) fn four(numbers: [i8; 4]) -> f32 {
+    f32::from_bits(u32::from_le_bytes(numbers.map(i8::cast_unsigned)))
+}
+
+/// Pixels of an image.
+pub(super) fn plane(geometry: &Conv2dGeometry) -> usize {
+    geometry.in_size[0] * geometry.in_size[1]
+}
+
+/// Words of four `q` for the convolution `fours`, which may be of larger images, padded with the zero point, of words of two
+/// `q - zero_point` for `pairs`.
+pub(super) fn narrow(
+    zero_point: u8,
+    pairs: &Conv2dGeometry,
+    x: &[f32],
+    fours: &Conv2dGeometry,
+    y: &mut [f32],
+) {
+    let zero = f32::from_bits(u32::from_le_bytes([zero_point; 4]));
+    let from_width = words(pairs.in_channels);
+    let from_row = pairs.in_size[1] * from_width;
+    let to_row = fours.in_size[1] * fours.in_channels;
+    let [above, before] = [0, 1].map(|axis| (fours.in_size[axis] - pairs.in_size[axis]) / 2);
+    let edge = before * fours.in_channels;
+    let rows = fours.batch * fours.in_size[0];
+    let grain = parallel::grain(to_row);
+    parallel::for_each(rows, grain, parallel::rows(y, to_row), |first, to| {
+        for (index, to) in to.data.chunks_exact_mut(to_row.max(1)).enumerate() {
+            let (image, row) = (
+                (first + index) / fours.in_size[0],
+                (first + index) % fours.in_size[0],
+            );
+            let from = row.wrapping_sub(above);
+            if from >= pairs.in_size[0] {
+                to.fill(zero);
+                continue;
+            }
+            let from = &x[(image * pairs.in_size[0] + from) * from_row..][..from_row];
+            let (left, rest) = to.split_at_mut(edge);
+            let (to, right) = rest.split_at_mut(rest.len() - edge);
+            left.fill(zero);
+            right.fill(zero);
+            if from_width == 2 * fours.in_channels {
+                narrow_row(zero_point, from, to);
+                continue;
+            }
+            let to = to.chunks_exact_mut(fours.in_channels);
+            for (from, to) in from.chunks_exact(from_width).zip(to) {
+                narrow_row(zero_point, from, to);
+            }
+        }
+    });
+}
+
+dispatch! {
+    fn narrow_row<I>(zero_point: u8, from: &[f32], to: &mut [f32]) -> () {
+        let zero = u32::from(zero_point);
+        let bytes = |word: f32| {
+            let bits = word.to_bits();
+            bits.wrapping_add(zero) & 0xff | ((bits >> 16).wrapping_add(zero) & 0xff) << 8
+        };
+        let (pairs, rest) = from.as_chunks::<2>();
+        for (to, [first, second]) in to.iter_mut().zip(pairs) {
+            *to = f32::from_bits(bytes(*first) | bytes(*second) << 16);
+        }
+        if let ([last], Some(to)) = (rest, to.get_mut(pairs.len())) {
+            *to = f32::from_bits(bytes(*last));
+        }
+    }
 }
 
 /// The numbers of words.
