@@ -19,6 +19,9 @@ use crate::workspace::{Scratch, Workspace};
 /// Floats of packed weights that stay in the L1 cache: with so few, rows of the target are best written in one go.
 const FEW_WEIGHTS: usize = 4 * 1024;
 
+/// Floats of a row that is no longer than a cache line.
+const SHORT_ROW: usize = 16;
+
 /// A forward pass or a data gradient.
 pub(super) struct Pass<'a> {
     pub(super) correlations: Correlations,
@@ -250,10 +253,10 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Asks for the rows that a tile reads.
+    /// Asks for the rows that a tile reads, unless they are so short that the tile before has read almost all of them.
     #[inline(always)]
     fn prefetch(&self, channels: &Range<usize>, tile: usize) {
-        if tile < self.tiles.count {
+        if tile < self.tiles.count && channels.len() > SHORT_ROW {
             let span = self.tiles.span(tile);
             for tap in span.taps {
                 self.rows.prefetch(tap, span.pixels.clone(), channels);
