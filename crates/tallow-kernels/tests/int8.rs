@@ -264,16 +264,38 @@ fn everything_of_a_finish_is_applied_in_order() {
     let expected: Vec<f32> = (0..sums.len())
         .map(|i| (sums[i] as f32 * scales[i % 5] + bias[i % 5] + residual[i]).clamp(0.0, 400.0))
         .collect();
+    // Other tests change the level, on which packed weights depend.
+    with_level(Level::detected(), || {
+        check_finish(
+            &case,
+            &sums,
+            &scales,
+            &bias,
+            [&residual, &residual_words],
+            &expected,
+        )
+    });
+}
+
+/// Checks sums that are finished with a bias, a residual of floats or of words, and a clamp.
+fn check_finish(
+    case: &Case,
+    sums: &[i32],
+    scales: &[f32],
+    bias: &[f32],
+    [residual, residual_words]: [&[f32]; 2],
+    expected: &[f32],
+) {
     for algorithm in case.algorithms() {
         for residual in [
-            Residual::Floats(&residual),
-            Residual::Words(&residual_words, OUTPUT),
+            Residual::Floats(residual),
+            Residual::Words(residual_words, OUTPUT),
         ] {
             let finish = Finish {
-                bias: Some(&bias),
+                bias: Some(bias),
                 residual: Some(residual),
                 clamp: Some([0.0, 400.0]),
-                ..Finish::new(&scales)
+                ..Finish::new(scales)
             };
             let mut floats = vec![0.0; sums.len()];
             case.run(algorithm, &finish, Target::Floats(&mut floats));
@@ -282,7 +304,7 @@ fn everything_of_a_finish_is_applied_in_order() {
             case.run(algorithm, &finish, Target::Words(&mut words, OUTPUT));
             let mut of_words = vec![0.0; sums.len()];
             int8::dequantize(OUTPUT, 5, &words, &mut of_words).unwrap();
-            for (found, expected) in of_words.iter().zip(&expected) {
+            for (found, expected) in of_words.iter().zip(expected) {
                 let number = (expected / 3.0).round_ties_even().clamp(-7.0, 248.0);
                 assert_eq!(*found, 3.0 * number);
             }
@@ -363,25 +385,27 @@ fn an_empty_batch_is_no_output() {
         batch: 0,
         ..geometry([1, 4, 4, 1], [5, 5], [3, 3], [1, 1, 1])
     };
-    for algorithm in [
-        Algorithm::Direct,
-        Algorithm::Winograd,
-        Algorithm::Fours { zero_point: 0 },
-        Algorithm::Fours { zero_point: 9 },
-    ] {
-        let mut packed = vec![0.0; int8::packed_len(&g, algorithm)];
-        int8::pack(&g, algorithm, &[1; 144], &mut packed, &Workspace::new()).unwrap();
-        let finish = Finish::new(&[1.0; 4]);
-        let target = Target::Floats(&mut []);
-        int8::forward(
-            &g,
-            algorithm,
-            &[],
-            &packed,
-            &finish,
-            target,
-            Workspace::global(),
-        )
-        .unwrap();
-    }
+    with_level(Level::detected(), || {
+        for algorithm in [
+            Algorithm::Direct,
+            Algorithm::Winograd,
+            Algorithm::Fours { zero_point: 0 },
+            Algorithm::Fours { zero_point: 9 },
+        ] {
+            let mut packed = vec![0.0; int8::packed_len(&g, algorithm)];
+            int8::pack(&g, algorithm, &[1; 144], &mut packed, &Workspace::new()).unwrap();
+            let finish = Finish::new(&[1.0; 4]);
+            let target = Target::Floats(&mut []);
+            int8::forward(
+                &g,
+                algorithm,
+                &[],
+                &packed,
+                &finish,
+                target,
+                Workspace::global(),
+            )
+            .unwrap();
+        }
+    });
 }
