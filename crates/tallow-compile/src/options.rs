@@ -54,9 +54,9 @@ pub enum Precision {
     #[default]
     F32,
     /// What convolutions, linear layers and attention multiply is rounded to bfloat16, in the backward pass too; sums,
-    /// and everything else, are 32-bit floats (`torch.autocast`). Faster where the CPU has AVX512-BF16, and a convolution that is
-    /// faster still by Winograd's algorithm in 32-bit floats takes that; elsewhere rounded numbers go through 32-bit kernels, a
-    /// little slower than [`Precision::F32`].
+    /// and everything else, are 32-bit floats (`torch.autocast`). Faster where the CPU has AVX512-BF16; there
+    /// convolutions that are faster still in 32-bit floats, by Winograd's algorithm or because an image has few channels, aren't
+    /// rounded. Elsewhere rounded numbers go through 32-bit kernels, a little slower than [`Precision::F32`].
     Bf16,
 }
 
